@@ -6,7 +6,7 @@ import logging
 import math
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sized
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -101,7 +101,7 @@ class RunContext:
 
     def progress(self, iterable: Iterable[T], label: str = "", total: int | None = None) -> Iterator[T]:
         """Iterate and report progress; ``total`` defaults to the iterable's length where it has one."""
-        if total is None and hasattr(iterable, "__len__"):
+        if total is None and isinstance(iterable, Sized):
             total = len(iterable)
         self.reporter.progress(label, 0, total)
         for done, item in enumerate(iterable, start=1):
