@@ -83,6 +83,16 @@ def parse_settings(settings: Iterable[str]) -> Overrides:
     return overrides
 
 
+def _put(table: dict[str, Any], dotted: str, value: Text) -> None:
+    *parents, last = dotted.split(".")
+    for parent in parents:
+        below = table.setdefault(parent, {})
+        if not isinstance(below, dict):
+            raise UsageError(f"--set {dotted}: {parent} was already set as a whole")
+        table = below
+    table[last] = value
+
+
 def merge(lower: Mapping[str, Any], upper: Mapping[str, Any]) -> dict[str, Any]:
     """``upper`` over ``lower``, table by table."""
     merged = dict(lower)
@@ -124,7 +134,10 @@ def _resolve_object(root: Schema, schema: Schema, values: Mapping[str, Any], own
     for key, prop in properties.items():
         path = prefix + key
         if key in values:
-            resolved[key] = _resolve_value(root, prop, values[key], owner, path)
+            value = values[key]
+            if isinstance(value, dict) and isinstance(prop.get("default"), dict):
+                value = merge(prop["default"], value)
+            resolved[key] = _resolve_value(root, prop, value, owner, path)
         elif "default" in prop:
             resolved[key] = _resolve_value(root, prop, prop["default"], owner, path, checked=False)
         elif key in schema.get("required", ()):
