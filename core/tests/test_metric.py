@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-
 from icml26.errors import PluginError
 from icml26.metric import as_scores, takes_context, values_by_key
 from icml26.specs import MetricSpec, Value
@@ -37,7 +36,13 @@ def test_every_key_has_a_declared_value(spec: MetricSpec) -> None:
 
 @pytest.mark.parametrize(
     ("spec", "returned", "named"),
-    [(PLAIN, {"x": 1.0}, "'x'"), (NAMED, 1.0, "''"), (PLAIN, "1.0", "str"), (PLAIN, np.zeros(2), "ndarray"), (PLAIN, None, "NoneType")],
+    [
+        (PLAIN, {"x": 1.0}, "'x'"),
+        (NAMED, 1.0, "''"),
+        (PLAIN, "1.0", "str"),
+        (PLAIN, np.zeros(2), "ndarray"),
+        (PLAIN, None, "NoneType"),
+    ],
 )
 def test_what_is_not_declared_or_no_number_is_refused(spec: MetricSpec, returned: object, named: str) -> None:
     with pytest.raises(PluginError, match=named):
