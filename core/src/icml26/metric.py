@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from icml26.errors import PluginError
 
 if TYPE_CHECKING:
-    from icml26.specs import MetricSpec
+    from icml26.specs import MetricSpec, Value
 
 Scores: TypeAlias = dict[str, float]
 MetricFunction: TypeAlias = Callable[..., float | Mapping[str, float]]
@@ -21,18 +21,34 @@ def takes_context(function: MetricFunction) -> bool:
     return sum(p.kind in positional for p in inspect.signature(function).parameters.values()) >= 3
 
 
-def as_scores(spec: MetricSpec, returned: Any) -> Scores:
-    """The record's ``{key: float}`` of what a metric returned: ``name`` for a number, ``name.value`` for a mapping.
+def value_key(spec: MetricSpec, value: Value) -> str:
+    """The record's key of one value: ``mse`` for the unnamed one, ``mse-se`` for its error, ``hits.at-10`` for others."""
+    if value.name == "":
+        return spec.name
+    return f"{spec.name}-{value.name}" if value.error_of == "" else f"{spec.name}.{value.name}"
 
-    Numbers may be Python or NumPy scalars or 0-d arrays and tensors; anything else raises PluginError.
+
+def values_by_key(spec: MetricSpec) -> dict[str, Value]:
+    """The declared values of a metric under their keys in the record."""
+    return {value_key(spec, value): value for value in spec.values}
+
+
+def as_scores(spec: MetricSpec, returned: Any) -> Scores:
+    """The record's ``{key: float}`` of what a metric returned; every key stands in ``values_by_key(spec)``.
+
+    A number is short for ``{"": number}``. A mapping may leave out values that it declares (an error of the mean when
+    there is one replicate). Numbers may be Python or NumPy scalars or 0-d arrays and tensors. Raises PluginError for
+    anything else and for values that are not declared.
     """
-    if isinstance(returned, Mapping):
-        declared = {value.name for value in spec.values}
-        unknown = [str(name) for name in returned if name not in declared]
-        if unknown:
-            raise PluginError(f"metric {spec.name} returned values that it does not declare: {', '.join(unknown)}")
-        return {f"{spec.name}.{name}": _number(spec.name, value) for name, value in returned.items()}
-    return {spec.name: _number(spec.name, returned)}
+    named = returned if isinstance(returned, Mapping) else {"": returned}
+    declared = {value.name: value_key(spec, value) for value in spec.values}
+    unknown = [repr(name) for name in named if name not in declared]
+    if unknown:
+        raise PluginError(
+            f"metric {spec.name} returned values that it does not declare: {', '.join(unknown)} "
+            f"(declared: {', '.join(map(repr, declared))}; '' is the value of a metric that returns a number)"
+        )
+    return {declared[name]: _number(spec.name, value) for name, value in named.items()}
 
 
 def _number(name: str, value: Any) -> float:

@@ -105,8 +105,8 @@ class DatasetSpec:
 class Value:
     """One number that a metric yields; ``direction`` is ``"lower"``, ``"higher"`` (better) or None (neither).
 
-    ``name`` is empty for the only value of a metric that returns a float. ``error_of`` names the value of which this one
-    is the standard error.
+    ``name`` is empty for the main value: what a metric that returns a number yields, or ``{"": number, …}``.
+    ``error_of`` names the value of which this one is the standard error (``""``: of the main value).
     """
 
     name: str = ""
