@@ -31,7 +31,9 @@ def cached_folder(key: str, name: str, build: Callable[[Path], None], *, root: P
         home.mkdir(parents=True, exist_ok=True)
         (home / f"{name}.lock").touch()
     except OSError as error:
-        raise EnvironmentError_(f"the cache {home} cannot be written ({error}); set ICML26_HOME to another folder") from error
+        raise EnvironmentError_(
+            f"the cache {home} cannot be written ({error}); set ICML26_HOME to another folder"
+        ) from error
     with _locked(home / f"{name}.lock"):
         if not ready.exists():
             shutil.rmtree(folder, ignore_errors=True)
