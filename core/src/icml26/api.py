@@ -1,0 +1,242 @@
+"""The Python API: what the command line can do, without printing or exiting."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from icml26.catalog import Catalog, Entry, Plugin
+from icml26.context import STREAM_DATASET, Reporter, RunContext
+from icml26.errors import EnvironmentError_, Icml26Error
+from icml26.home import runs_folder
+from icml26.plan import Choice, Planner, RunPlan, Settings, applicable
+from icml26.plugins import load_catalog
+from icml26.records import RunRecord
+from icml26.task import Problem
+
+if TYPE_CHECKING:
+    from icml26.method import Method
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """A run of this process: its record, what the method returned, the problem, and the reference's result.
+
+    ``reference_missing`` says why there is no reference although the method names one.
+    """
+
+    record: RunRecord
+    output: Any
+    problem: Problem[Any, Any] | None
+    folder: Path
+    plan: RunPlan
+    reference: RunResult | None = None
+    reference_missing: str | None = None
+
+
+def list_methods(task: str | None = None) -> list[Entry]:
+    """The installed methods, optionally of one task; ``entry.spec`` is the MethodSpec."""
+    return list(load_catalog().of_kind("method", task=task))
+
+
+def list_datasets(task: str | None = None) -> list[Entry]:
+    """The installed datasets, optionally of one task."""
+    return list(load_catalog().of_kind("dataset", task=task))
+
+
+def list_metrics(task: str | None = None) -> list[Entry]:
+    """The installed metrics, optionally of one task."""
+    return list(load_catalog().of_kind("metric", task=task))
+
+
+def list_tasks() -> list[Entry]:
+    """The tasks that installed plugins introduce."""
+    return list(load_catalog().of_kind("task"))
+
+
+def list_plugins() -> list[Plugin]:
+    """The installed plugins that can be listed."""
+    return list(load_catalog().plugins)
+
+
+def get_method(name: str, config: Mapping[str, Any] | None = None, *, profile: str | None = None) -> Method[Any, Any]:
+    """A method by name, with its config over the defaults (or over a profile's).
+
+    Raises UsageError for an unknown name, InputError for a wrong option.
+    """
+    from icml26.config import resolve_config
+    from icml26.errors import UsageError
+    from icml26.runner import instantiate
+
+    entry = load_catalog().find("method", name)
+    if profile is not None and profile != "none" and profile not in entry.spec.profiles:
+        raise UsageError(
+            f"{entry.qualified} has no profile {profile!r}; its profiles: {', '.join(entry.spec.profiles) or 'none'}"
+        )
+    layers = [entry.spec.profiles.get(profile or "", {}), config or {}]
+    method: Method[Any, Any] = instantiate(entry, resolve_config(entry.config_schema, layers, owner=entry.qualified))
+    return method
+
+
+def load_dataset(name: str, config: Mapping[str, Any] | None = None, seed: int = 0) -> Problem[Any, Any]:
+    """Load a dataset by name: its ``Problem(inputs, truth, info)``."""
+    from icml26.config import resolve_config
+    from icml26.datacache import cached_folder
+    from icml26.keys import digest
+    from icml26.runner import instantiate
+
+    entry = load_catalog().find("dataset", name)
+    resolved = resolve_config(entry.config_schema, [config or {}], owner=entry.qualified)
+    dataset = instantiate(entry, resolved)
+    key = digest([entry.qualified, resolved, entry.spec.revision, seed])
+    context = RunContext(seed, stream=STREAM_DATASET, cache=lambda part, build: cached_folder(key, part, build))
+    problem: Problem[Any, Any] = dataset.load(context)
+    return problem
+
+
+def run(
+    method: str,
+    dataset: str | None = None,
+    *,
+    config: Mapping[str, Any] | None = None,
+    dataset_config: Mapping[str, Any] | None = None,
+    metric_config: Mapping[str, Mapping[str, Any]] | None = None,
+    profile: str | None = None,
+    seed: int = 0,
+    metrics: Iterable[str] | None = None,
+    device: str = "cpu",
+    threads: int | None = None,
+    smoke: bool = False,
+    save: bool = True,
+    visualize: bool = True,
+    reference: bool = True,
+    output: Path | str | None = None,
+    reporter: Reporter | None = None,
+    catalog: Catalog | None = None,
+) -> RunResult:
+    """Run a method on a dataset in this process, and its reference method beside it.
+
+    Args:
+        method: bare (``"timeguard"``) or qualified (``"timeguard/timeguard"``) name.
+        dataset: name; None takes the method's default.
+        config, dataset_config: options over the defaults; ``profile`` names a set of them (``"none"``: the paper's own).
+        metric_config: options of metrics, by metric.
+        seed: the run's only seed; data, method and metrics draw from separate streams of it.
+        metrics: names that replace the task's default list.
+        device: ``"cpu"``, ``"cuda"``, ``"mps"`` or ``"auto"``; ``threads``: CPU threads (None: all cores).
+        smoke: the tiny settings that plugins declare for quick checks.
+        save, visualize: store the output, draw the figures.
+        reference: also run the method's reference on the same problem and seed.
+        output: the folder that gets one folder a run; None takes ``ICML26_HOME``'s.
+        reporter: receives progress and logged values.
+
+    Raises UsageError, InputError or NotApplicableError before any work for a wrong request. A run that fails is a record
+    with its status and error, not an exception.
+    """
+    catalog = catalog or load_catalog()
+    settings = Settings(
+        device=device, threads=threads or os.cpu_count() or 1, smoke=smoke, save=save, visualize=visualize
+    )
+    planner = Planner(catalog, settings)
+    plan = planner.plan(
+        Choice(method, config or {}, profile),
+        Choice(dataset or "", dataset_config or {}),
+        seed=seed,
+        metrics=metrics,
+        metric_config=metric_config,
+    )
+    return run_plan(planner, plan, reference=reference, output=output, reporter=reporter)
+
+
+def run_plan(
+    planner: Planner,
+    plan: RunPlan,
+    *,
+    reference: bool = True,
+    output: Path | str | None = None,
+    reporter: Reporter | None = None,
+) -> RunResult:
+    """Run a plan and its method's reference in this process; see ``run``."""
+    from icml26.runner import ProblemCache, run_request
+
+    request = applicable(plan)
+    runs = writable_folder(Path(output) if output is not None else runs_folder())
+    problems = ProblemCache()
+    folder = runs / request.record_id
+    execution = run_request(request, folder, catalog=planner.catalog, reporter=reporter, problems=problems)
+    result = RunResult(execution.record, execution.output, execution.problem, folder, plan)
+    if not reference or planner.reference_of(plan.method) is None:
+        return result
+    if not execution.record.succeeded:
+        return replace(result, reference_missing="the method's own run did not succeed")
+    try:
+        other = plan_reference(planner, plan)
+        other_request = applicable(other)
+    except Icml26Error as error:
+        result = replace(result, reference_missing=str(error))
+    else:
+        folder = runs / other_request.record_id
+        done = run_request(other_request, folder, catalog=planner.catalog, reporter=reporter, problems=problems)
+        beside = RunResult(done.record, done.output, done.problem, folder, other)
+        missing = None if done.record.succeeded else f"{done.record.status}: {(done.record.error or {}).get('message')}"
+        result = replace(result, reference=beside, reference_missing=missing)
+    add_relative_metrics(result)
+    return result
+
+
+def plan_reference(planner: Planner, plan: RunPlan) -> RunPlan:
+    """The reference's run on the same problem and seed: its own defaults, the same metrics and what relative ones need."""
+    reference = planner.reference_of(plan.method)
+    request = plan.request
+    assert reference is not None and request is not None
+    return planner.plan(
+        Choice(reference.qualified),
+        Choice(request.dataset, request.dataset_config),
+        seed=request.seed,
+        metrics=[item.entry.qualified for item in plan.metrics if not item.hidden],
+        metric_config=request.metric_config,
+    )
+
+
+def add_relative_metrics(result: RunResult) -> None:
+    """Score what compares a run with its reference's run and write it into the run's record."""
+    from icml26.runner import relate
+
+    record = result.record
+    for item in result.plan.relative_metrics:
+        spec = item.spec
+        reference = result.reference
+        if result.reference_missing is not None or reference is None:
+            reason = f"no reference run: {result.reference_missing}"
+            record.metrics[spec.name] = {"value": None, "missing": reason}
+            continue
+        try:
+            entries = relate(item.entry, scores(record), scores(reference.record), reference.record.id)
+        except Exception as error:  # noqa: BLE001 - a plugin's metric may raise anything; the record says what
+            entries = {spec.name: {"value": None, "missing": f"{type(error).__name__}: {error}"}}
+        record.metrics |= entries
+    if result.plan.relative_metrics:
+        record.write(result.folder)
+
+
+def scores(record: RunRecord) -> dict[str, float]:
+    """The numbers of a record, by metric key."""
+    values = {name: record.value(name) for name in record.metrics}
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def writable_folder(folder: Path) -> Path:
+    """``folder``, made and proved writable before work starts; raises EnvironmentError_ otherwise."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = folder / f".write-test-{os.getpid()}"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise EnvironmentError_(
+            f"{folder} cannot be written ({error.strerror or error}); choose another with --output or ICML26_HOME"
+        ) from error
+    return folder.absolute()
