@@ -125,7 +125,7 @@ def resolve_config(schema: Schema | None, layers: Iterable[Mapping[str, Any]], *
 
 def _resolve_object(root: Schema, schema: Schema, values: Mapping[str, Any], owner: str, prefix: str) -> dict[str, Any]:
     properties = schema.get("properties", {})
-    closed = schema.get("additionalProperties") is False
+    closed = not schema.get("additionalProperties", False)
     for key in values:
         if key not in properties and closed:
             known = ", ".join(properties) or "none"

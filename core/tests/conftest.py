@@ -1,0 +1,15 @@
+"""Shared by the core's tests: this folder is importable, and nothing is written to the user's folders."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+
+@pytest.fixture(autouse=True)
+def _own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ICML26_HOME", str(tmp_path_factory.mktemp("home")))

@@ -1,0 +1,236 @@
+"""One run in this process."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import toy
+
+from icml26.api import RunResult, run
+from icml26.context import STREAM_DATASET, STREAM_METHOD, RunContext
+from icml26.errors import EnvironmentError_, InputError, PluginError
+from icml26.fingerprint import fingerprint
+from icml26.records import RunRecord
+
+
+def run_toy(method: str = "shift", folder: Path | None = None, **more: Any) -> RunResult:
+    return run(method, output=folder, catalog=toy.catalog(), **more)
+
+
+def test_a_run_scores_saves_draws_and_records(tmp_path: Path) -> None:
+    result = run_toy(folder=tmp_path, config={"shift": 0.5}, seed=3)
+    record = result.record
+    assert record.status == "succeeded"
+    assert record.value("error") == pytest.approx(0.5)
+    assert record.metrics["error"]["unit"] == "units"
+    assert record.metrics["error"]["direction"] == "lower"
+    assert record.artifacts == ["total.txt"]
+    assert toy.Shift.load(result.folder / "output").total == result.output.total
+    assert record.curves == "curves.jsonl"
+    points = [json.loads(line) for line in (result.folder / "curves.jsonl").read_text().splitlines()]
+    assert points[-1] == {"name": "loss", "value": pytest.approx(1 / 3), "step": 2}
+    assert RunRecord.read(result.folder / "record.json") == record
+    assert set(record.seconds) == {"load", "run", "score", "visualize"}
+    assert record.info["problem"] == {"n": 5}
+
+
+def test_the_reference_runs_beside_it_on_the_same_problem_with_its_own_defaults(tmp_path: Path) -> None:
+    result = run_toy(folder=tmp_path, config={"shift": 1.0, "steps": 1})
+    assert result.reference is not None
+    reference = result.reference.record
+    assert reference.method["name"] == "toy/plain"
+    assert reference.method["config"]["shift"] == 0.0
+    assert reference.method["config"]["steps"] == 3
+    assert reference.dataset["fingerprint"] == result.record.dataset["fingerprint"]
+    assert result.record.metrics["gain"] == {
+        "value": -1.0,
+        "unit": None,
+        "direction": "higher",
+        "relative_to": reference.id,
+    }
+    assert RunRecord.read(result.folder / "record.json").value("gain") == -1.0
+
+
+def test_without_a_reference_what_is_relative_is_left_out(tmp_path: Path) -> None:
+    result = run_toy(folder=tmp_path, reference=False)
+    assert result.reference is None
+    assert "gain" not in result.record.metrics
+
+
+def test_same_seed_same_result_other_seed_other_data(tmp_path: Path) -> None:
+    first, again, other = (run_toy(folder=tmp_path, seed=seed, reference=False) for seed in (1, 1, 2))
+    assert fingerprint(first.output) == fingerprint(again.output)
+    assert first.record.dataset["fingerprint"] == again.record.dataset["fingerprint"]
+    assert first.record.dataset["fingerprint"] != other.record.dataset["fingerprint"]
+    assert first.record.key == again.record.key
+    assert first.record.id < again.record.id
+
+
+def test_streams_of_a_seed_are_numpys_own(tmp_path: Path) -> None:
+    result = run_toy(folder=tmp_path, seed=5, reference=False)
+    assert result.problem is not None
+    expected = np.random.default_rng((5, STREAM_DATASET)).standard_normal(5)
+    np.testing.assert_array_equal(result.problem.inputs.x, expected)
+    assert result.output.draw == np.random.default_rng((5, STREAM_METHOD)).standard_normal()
+    assert result.record.value("parts.draw") == np.random.default_rng((5, 2)).standard_normal()
+
+
+def test_torch_seed_comes_from_the_same_sequence() -> None:
+    expected = int(np.random.SeedSequence((7, 1)).generate_state(1, "uint64")[0]) >> 1
+    assert RunContext(7).torch_seed() == expected
+
+
+def test_an_oracle_is_told_the_truth(tmp_path: Path) -> None:
+    result = run_toy("told", tmp_path)
+    assert result.record.value("error") == 0.0
+    assert result.record.method["role"] == "oracle"
+
+
+@pytest.mark.parametrize(
+    ("fault", "status", "message"),
+    [
+        ("raise", "failed", "boom"),
+        ("exit", "failed", "7"),
+        ("refuse", "refused", "column 'x' holds NaN in row 3"),
+        ("memory", "out-of-memory", "MemoryError"),
+        ("type", "failed", "returned str; task toy.sum expects Output"),
+    ],
+)
+def test_every_failure_is_a_record_that_says_why(tmp_path: Path, fault: str, status: str, message: str) -> None:
+    record = run_toy(folder=tmp_path, config={"fault": fault}).record
+    assert record.status == status
+    assert record.error is not None
+    assert message in record.error["message"]
+    assert RunRecord.read(tmp_path / record.id / "record.json").status == status
+
+
+def test_interrupt_is_not_swallowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*args: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(toy.Shift, "run", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run_toy(folder=tmp_path)
+    (record,) = tmp_path.glob("*/record.json")
+    assert RunRecord.read(record).status == "killed"
+
+
+def test_values_that_are_not_finite_survive(tmp_path: Path) -> None:
+    result = run_toy(folder=tmp_path, config={"fault": "nan"}, reference=False)
+    assert result.record.metrics["error"]["value"] is None
+    assert result.record.metrics["error"]["nonfinite"] == "nan"
+    text = (result.folder / "record.json").read_text()
+    json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is not strict JSON"))
+    assert np.isnan(RunRecord.read(result.folder / "record.json").value("error"))
+
+
+def test_a_method_that_changes_its_inputs_is_told_on(tmp_path: Path) -> None:
+    result = run_toy(folder=tmp_path, config={"fault": "mutate"})
+    assert "changed its inputs" in result.record.info["warnings"][0]
+    assert result.reference is not None
+    assert result.reference.record.value("error") == 0.0  # it got a fresh problem
+
+
+def test_a_figure_that_fails_does_not_lose_the_scores(tmp_path: Path) -> None:
+    record = run_toy(folder=tmp_path, config={"fault": "visualize"}).record
+    assert record.status == "succeeded"
+    assert "no canvas" in record.info["warnings"][0]
+    assert record.value("error") == 2.0
+
+
+def test_cross_field_rules_are_checked_before_data_is_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(toy.Numbers, "load", lambda *_: pytest.fail("data was loaded"))
+    record = run_toy(folder=tmp_path, config={"kind": "square", "shift": -1}).record
+    assert record.status == "refused"
+    assert record.error is not None
+    assert "kind 'square' needs shift >= 0" in record.error["message"]
+
+
+def test_a_file_that_changes_after_planning_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    numbers = tmp_path / "numbers.txt"
+    numbers.write_text("1\n2\n")
+    import icml26.runner
+
+    honest = icml26.runner.run_request
+
+    def late(*args: Any, **kwargs: Any) -> Any:
+        numbers.write_text("1\n3\n")
+        return honest(*args, **kwargs)
+
+    monkeypatch.setattr(icml26.runner, "run_request", late)
+    record = run_toy(folder=tmp_path, dataset_config={"path": str(numbers)}, reference=False).record
+    assert record.status == "refused"
+    assert "changed after the run was planned" in (record.error or {})["message"]
+
+
+def test_an_unwritable_folder_is_refused_before_work(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(EnvironmentError_, match="cannot be written"):
+        run_toy(folder=tmp_path / "file" / "runs")
+
+
+def test_metric_options_reach_the_metric(tmp_path: Path) -> None:
+    plain, scaled = (
+        run_toy(folder=tmp_path, reference=False, metric_config={"parts": {"scale": scale}}) for scale in (1.0, 3.0)
+    )
+    assert scaled.record.value("parts.draw") == pytest.approx(3 * (plain.record.value("parts.draw") or 0))
+
+
+def test_no_global_random_state_is_touched(tmp_path: Path) -> None:
+    before = fingerprint(np.random.get_state())
+    run_toy(folder=tmp_path)
+    assert fingerprint(np.random.get_state()) == before
+
+
+def test_log_of_a_run_lies_beside_its_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(toy.Shift, "visualize", lambda self, p, o, ctx: ctx.logger.warning("look here"))
+    result = run_toy(folder=tmp_path, reference=False)
+    assert result.record.log == "log.txt"
+    assert "look here" in (result.folder / "log.txt").read_text()
+    assert not any(isinstance(handler, logging.FileHandler) for handler in logging.getLogger().handlers)
+
+
+@pytest.mark.parametrize("name", ["../x", "/x", "a/b/c", "", ".hidden", "a\0b", "x" * 200])
+def test_artifacts_stay_in_the_runs_folder(tmp_path: Path, name: str) -> None:
+    with pytest.raises(PluginError, match="artifact name"):
+        RunContext(folder=tmp_path).artifact(name)
+
+
+def test_progress_reports_every_step_and_knows_the_total() -> None:
+    seen: list[Any] = []
+
+    class Reporter:
+        def progress(self, label: str, done: int, total: int | None) -> None:
+            seen.append((label, done, total))
+
+        def log(self, name: str, value: float, step: int | None) -> None:
+            pass
+
+    assert list(RunContext(reporter=Reporter()).progress("ab", "letters")) == ["a", "b"]
+    assert seen == [("letters", 0, 2), ("letters", 1, 2), ("letters", 2, 2)]
+
+
+def test_cached_folders_are_built_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from icml26.datacache import cached_folder
+
+    built: list[Path] = []
+
+    def build(folder: Path) -> None:
+        built.append(folder)
+        (folder / "x").write_text("1")
+
+    folder = cached_folder("k", "data", build, root=tmp_path)
+    assert cached_folder("k", "data", build, root=tmp_path) == folder
+    assert len(built) == 1
+    (folder.parent / "data.ready").unlink()  # as a killed build leaves it
+    cached_folder("k", "data", build, root=tmp_path)
+    assert len(built) == 2
+
+
+def test_refusals_are_usage_errors_for_the_exit_code() -> None:
+    assert InputError("x").exit_code == 2
