@@ -39,11 +39,19 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A plugin that cannot be listed (or only under its distribution's name), and why."""
+    """A plugin that cannot be listed (or only under its distribution's name), and why.
+
+    ``severity``: ``"error"`` and ``"warning"`` are one line each on stderr of the list commands; a ``"note"`` (disabled,
+    an optional extra that is not installed) is only shown by ``list-plugins`` and ``doctor``. ``details`` is a traceback.
+    """
 
     plugin: str
     distribution: str
     reason: str
+    id: str = "unusable"
+    severity: Literal["error", "warning", "note"] = "error"
+    fix: str = ""
+    details: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +71,11 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True)
 class Plugin:
-    """One installed plugin that could be listed."""
+    """One installed plugin that could be listed.
+
+    ``name`` is the entry point's, or the distribution's when two share one; ``location`` is the folder of the package
+    that holds its hook module ("" when that is a single file), ``metadata`` its ``*.dist-info`` folder.
+    """
 
     name: str
     distribution: str
@@ -73,6 +85,7 @@ class Plugin:
     location: str = ""
     core_api: int = 1
     indexed: bool = True
+    metadata: str = ""
 
 
 @dataclass(frozen=True, slots=True)

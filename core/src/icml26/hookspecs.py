@@ -6,13 +6,12 @@ from collections.abc import Iterable
 
 import pluggy
 
-from icml26.specs import DatasetSpec, MethodSpec, MetricSpec, TaskSpec
+from icml26.specs import CORE_API, ENTRY_POINT_GROUP, DatasetSpec, MethodSpec, MetricSpec, TaskSpec
+
+__all__ = ["CORE_API", "ENTRY_POINT_GROUP", "hookimpl", "hookspec"]
 
 hookspec = pluggy.HookspecMarker("icml26")
 hookimpl = pluggy.HookimplMarker("icml26")
-
-ENTRY_POINT_GROUP = "icml26"
-CORE_API = 1
 
 
 @hookspec

@@ -9,6 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
+#: The generation of the contracts between core and plugins; an index of another one is listed as incompatible.
+CORE_API = 1
+ENTRY_POINT_GROUP = "icml26"
+
 Role: TypeAlias = Literal["paper", "baseline", "reference", "oracle"]
 Direction: TypeAlias = Literal["lower", "higher"]
 
