@@ -189,10 +189,11 @@ def test_no_global_random_state_is_touched(tmp_path: Path) -> None:
 
 def test_log_of_a_run_lies_beside_its_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(toy.Shift, "visualize", lambda self, p, o, ctx: ctx.logger.warning("look here"))
+    before = list(logging.getLogger().handlers)
     result = run_toy(folder=tmp_path, reference=False)
     assert result.record.log == "log.txt"
     assert "look here" in (result.folder / "log.txt").read_text()
-    assert not any(isinstance(handler, logging.FileHandler) for handler in logging.getLogger().handlers)
+    assert logging.getLogger().handlers == before
 
 
 @pytest.mark.parametrize("name", ["../x", "/x", "a/b/c", "", ".hidden", "a\0b", "x" * 200])
