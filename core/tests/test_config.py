@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import BaseModel, Field
-
 from icml26.config import merge, parse_settings, read_config_file, resolve_config
 from icml26.errors import InputError, UsageError
 from icml26.method import MethodConfig
+from pydantic import BaseModel, Field
 
 
 class Nested(BaseModel):
@@ -129,4 +128,7 @@ def test_missing_config_file_is_refused(tmp_path: Path) -> None:
 
 
 def test_later_layers_win_table_by_table() -> None:
-    assert merge({"a": {"b": 1, "c": 2}, "d": 3}, {"a": {"b": 9}, "d": {"e": 1}}) == {"a": {"b": 9, "c": 2}, "d": {"e": 1}}
+    assert merge({"a": {"b": 1, "c": 2}, "d": 3}, {"a": {"b": 9}, "d": {"e": 1}}) == {
+        "a": {"b": 9, "c": 2},
+        "d": {"e": 1},
+    }

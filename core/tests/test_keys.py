@@ -13,7 +13,6 @@ import pytest
 import toy
 from hypothesis import given
 from hypothesis import strategies as st
-
 from icml26.config import parse_settings, read_config_file
 from icml26.errors import InputError
 from icml26.keys import canonical, from_jsonable, hash_path, hash_sources, jsonable
@@ -21,7 +20,9 @@ from icml26.plan import Choice, Planner
 
 
 def key(config: dict | None = None, dataset: dict | None = None, seed: int = 0, **more: object) -> str:
-    plan = Planner(toy.catalog()).plan(Choice("shift", config or {}), Choice("numbers", dataset or {}), seed=seed, **more)
+    plan = Planner(toy.catalog()).plan(
+        Choice("shift", config or {}), Choice("numbers", dataset or {}), seed=seed, **more
+    )
     assert plan.request is not None
     return plan.request.key
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 import toy
-
 from icml26.errors import InputError, NotApplicableError, UsageError
 from icml26.plan import Choice, Planner, RunPlan, Settings, applicable, resolve_device
 

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 import toy
-
 from icml26.api import RunResult, run
 from icml26.context import STREAM_DATASET, STREAM_METHOD, RunContext
 from icml26.errors import EnvironmentError_, InputError, PluginError

@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from pydantic import Field, model_validator
-
 from icml26 import (
     Dataset,
     DatasetConfig,
@@ -25,6 +23,7 @@ from icml26 import (
     Value,
 )
 from icml26.catalog import Catalog, Entry, Plugin
+from pydantic import Field, model_validator
 
 
 @dataclass(frozen=True)
@@ -137,7 +136,13 @@ def gain(scores: dict[str, float], reference: dict[str, float]) -> float:
 
 HERE = __name__
 TASK = TaskSpec(
-    "toy.sum", "sum numbers", f"{HERE}:Inputs", f"{HERE}:Truth", f"{HERE}:Output", ("error", "parts"), {"attack": "planted"}
+    "toy.sum",
+    "sum numbers",
+    f"{HERE}:Inputs",
+    f"{HERE}:Truth",
+    f"{HERE}:Output",
+    ("error", "parts"),
+    {"attack": "planted"},
 )
 METHODS = (
     MethodSpec(

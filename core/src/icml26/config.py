@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from icml26.errors import InputError, UsageError
+from icml26.keys import from_jsonable
 
 Schema = Mapping[str, Any]
 
@@ -136,10 +137,10 @@ def _resolve_object(root: Schema, schema: Schema, values: Mapping[str, Any], own
         if key in values:
             value = values[key]
             if isinstance(value, dict) and isinstance(prop.get("default"), dict):
-                value = merge(prop["default"], value)
+                value = merge(from_jsonable(prop["default"]), value)
             resolved[key] = _resolve_value(root, prop, value, owner, path)
         elif "default" in prop:
-            resolved[key] = _resolve_value(root, prop, prop["default"], owner, path, checked=False)
+            resolved[key] = _resolve_value(root, prop, from_jsonable(prop["default"]), owner, path, checked=False)
         elif key in schema.get("required", ()):
             raise InputError(f"{owner} needs the option {path!r}: {prop.get('description', 'no description')}")
     for key in values:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from icml26.errors import StoreError
-from icml26.keys import jsonable
+from icml26.keys import from_jsonable, jsonable
 
 RECORD_SCHEMA = "icml26.record/1"
 REQUEST_SCHEMA = "icml26.request/1"
@@ -62,6 +62,8 @@ class RunRequest:
         values = _checked(cls, document, REQUEST_SCHEMA)
         for name in ("metrics", "hidden_metrics"):
             values[name] = tuple(values.get(name, ()))
+        for name in ("config", "dataset_config", "metric_config"):
+            values[name] = from_jsonable(values.get(name, {}))
         return cls(**values)
 
 

@@ -1,0 +1,109 @@
+"""``icml26 check-plugin``: the conformance kit from the command line."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from icml26.plugins import Candidate
+    from icml26.testing.report import Report
+
+_MARKS = {"passed": "ok", "failed": "FAILED", "expected": "expected failure", "skipped": "skipped"}
+
+
+def check_plugin(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A plugin's name or its distribution's.")],
+    write_index: Annotated[
+        bool,
+        typer.Option(
+            "--write-index", help="Write icml26-index.json into the package from its hooks, and check nothing."
+        ),
+    ] = False,
+    only: Annotated[
+        list[str] | None, typer.Option("--only", metavar="ID", help="Run only this check (repeatable).")
+    ] = None,
+    expect: Annotated[
+        list[str] | None,
+        typer.Option("--expect", metavar="ID=REASON", help="A check that may fail, and why (repeatable)."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")] = False,
+) -> None:
+    """Check that a plugin keeps the contracts; each finding says what is wrong and how to mend it."""
+    from icml26.errors import UsageError
+
+    if write_index:
+        sys.stdout.write(f"{_write_index(name)}\n")
+        return
+    expected = {}
+    for text in expect or ():
+        check, equals, reason = text.partition("=")
+        if not equals or not reason:
+            raise UsageError(f"--expect {text!r}: expected ID=REASON")
+        expected[check] = reason
+    report = _check(name, only, expected)
+    sys.stdout.write((json.dumps(report.to_json()) if as_json else _text(report)) + "\n")
+    raise typer.Exit(0 if report.clean else 1)
+
+
+def _check(name: str, only: list[str] | None, expected: dict[str, str]) -> Report:
+    import tempfile
+
+    from icml26.capture import captured_streams
+    from icml26.testing.kit import check_plugin as check
+
+    with tempfile.TemporaryDirectory(prefix="icml26-check-") as folder, captured_streams(Path(folder) / "printed.txt"):
+        return check(name, only=only, expected=expected, folder=Path(folder) / "runs")
+
+
+def _write_index(name: str) -> Path:
+    """Build the index of an installed plugin from its hooks, also when the stored one is damaged."""
+    from icml26.errors import UsageError
+    from icml26.index_build import build_index
+    from icml26.index_build import write_index as write
+
+    candidate = _candidate(name)
+    distribution = candidate.distribution
+    if not candidate.folder:
+        raise UsageError(f"{distribution.name}: its hook module is not in a package; make it PACKAGE.plugin")
+    smoke = {}
+    if candidate.index_path is not None:
+        try:
+            smoke = json.loads(Path(candidate.index_path).read_text(encoding="utf-8")).get("smoke", {})
+        except (OSError, ValueError, AttributeError):
+            smoke = {}
+    document = build_index(distribution.entry_point, distribution.name, distribution.module, smoke=smoke)
+    return write(document, Path(candidate.folder))
+
+
+def _candidate(name: str) -> Candidate:
+    from icml26.catalog import unknown
+    from icml26.distributions import scan
+    from icml26.errors import PluginError, UsageError
+    from icml26.plugins import Candidate, locate
+
+    distributions = scan().distributions
+    for distribution in distributions:
+        if name in (distribution.entry_point, distribution.name):
+            found = locate(distribution)
+            if not isinstance(found, Candidate):
+                raise PluginError(f"{name}: {found.reason}")
+            return found
+    raise UsageError(unknown("plugin", name, [distribution.entry_point for distribution in distributions]))
+
+
+def _text(report: Report) -> str:
+    lines = []
+    for result in report.results:
+        lines.append(f"{_MARKS[result.outcome]:<16}  {result.id}" + (f"  ({result.note})" if result.note else ""))
+        for problem in result.problems:
+            lines.append(f"    {problem.where}: {problem.message}")
+            if problem.fix:
+                lines.append(f"      fix: {problem.fix}")
+    failed = len(report.failures)
+    lines.append(f"{report.plugin}: {'clean' if not failed else f'{failed} of {len(report.results)} checks failed'}")
+    return "\n".join(lines)
