@@ -54,7 +54,10 @@ def catalog() -> Catalog:
     """A catalog of one no-op method, dataset and metric."""
     here = "run_overhead"
     specs: list[tuple[Kind, Any]] = [
-        ("task", TaskSpec("toy.nothing", "nothing", f"{here}:Nothing", f"{here}:Nothing", f"{here}:Nothing", ("zero",))),
+        (
+            "task",
+            TaskSpec("toy.nothing", "nothing", f"{here}:Nothing", f"{here}:Nothing", f"{here}:Nothing", ("zero",)),
+        ),
         ("method", MethodSpec("noop", "toy.nothing", f"{here}:NoMethod", "nothing", default_dataset="empty")),
         ("dataset", DatasetSpec("empty", "toy.nothing", f"{here}:NoData", "nothing")),
         ("metric", MetricSpec("zero", "toy.nothing", f"{here}:zero")),
@@ -86,12 +89,16 @@ def main() -> int:
         for seed in range(args.runs + 5):
             begun = time.perf_counter()
             request = applicable(planner.plan(Choice("noop"), seed=seed))
-            execution = run_request(request, Path(folder) / request.record_id, catalog=planner.catalog, problems=problems)
+            execution = run_request(
+                request, Path(folder) / request.record_id, catalog=planner.catalog, problems=problems
+            )
             totals.append(time.perf_counter() - begun)
             assert execution.record.succeeded, execution.record.error
     overhead = statistics.median(total - commit for total, commit in zip(totals[5:], commits[5:], strict=True))
     commit = statistics.median(commits[5:])
-    print(f"runs {args.runs}: overhead {1e3 * overhead:.2f} ms median, durable commit {1e3 * commit:.2f} ms median beside it")
+    print(
+        f"runs {args.runs}: overhead {1e3 * overhead:.2f} ms median, durable commit {1e3 * commit:.2f} ms median beside it"
+    )
     return 0 if 1e3 * overhead <= args.max_milliseconds else 1
 
 

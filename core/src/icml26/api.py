@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -158,15 +159,16 @@ def run_plan(
     reference: bool = True,
     output: Path | str | None = None,
     reporter: Reporter | None = None,
+    capture: bool = False,
 ) -> RunResult:
-    """Run a plan and its method's reference in this process; see ``run``."""
+    """Run a plan and its method's reference in this process; see ``run`` and ``runner.run_request``."""
     from icml26.runner import ProblemCache, run_request
 
     request = applicable(plan)
     runs = writable_folder(Path(output) if output is not None else runs_folder())
-    problems = ProblemCache()
+    perform = partial(run_request, catalog=planner.catalog, reporter=reporter, problems=ProblemCache(), capture=capture)
     folder = runs / request.record_id
-    execution = run_request(request, folder, catalog=planner.catalog, reporter=reporter, problems=problems)
+    execution = perform(request, folder)
     result = RunResult(execution.record, execution.output, execution.problem, folder, plan)
     if not reference or planner.reference_of(plan.method) is None:
         return result
@@ -179,7 +181,7 @@ def run_plan(
         result = replace(result, reference_missing=str(error))
     else:
         folder = runs / other_request.record_id
-        done = run_request(other_request, folder, catalog=planner.catalog, reporter=reporter, problems=problems)
+        done = perform(other_request, folder)
         beside = RunResult(done.record, done.output, done.problem, folder, other)
         missing = None if done.record.succeeded else f"{done.record.status}: {(done.record.error or {}).get('message')}"
         result = replace(result, reference=beside, reference_missing=missing)

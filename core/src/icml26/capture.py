@@ -11,28 +11,23 @@ from typing import TextIO
 
 
 @contextlib.contextmanager
-def captured_streams(path: Path) -> Iterator[TextIO]:
-    """Point descriptors 1 and 2 at the end of ``path``; yields a text stream to the real standard error.
+def captured_streams(path: Path) -> Iterator[None]:
+    """Point descriptors 1 and 2 at the end of ``path`` for a while; no file is left when nothing was written.
 
     Only for processes that are ours (the command line, workers): descriptors belong to the whole process.
     """
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(Exception):
-            stream.flush()
+    _flush()
     saved: dict[int, int] = {}
     for descriptor in (1, 2):
         with contextlib.suppress(OSError):
             saved[descriptor] = os.dup(descriptor)
     sink = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-    terminal = os.fdopen(os.dup(saved[2]) if 2 in saved else os.open(os.devnull, os.O_WRONLY), "w", errors="replace")
     try:
         for descriptor in (1, 2):
             os.dup2(sink, descriptor)
-        yield terminal
+        yield
     finally:
-        for stream in (sys.stdout, sys.stderr):
-            with contextlib.suppress(Exception):
-                stream.flush()
+        _flush()
         for descriptor in (1, 2):
             if descriptor in saved:
                 os.dup2(saved[descriptor], descriptor)
@@ -40,7 +35,20 @@ def captured_streams(path: Path) -> Iterator[TextIO]:
             else:
                 os.close(descriptor)
         os.close(sink)
-        with contextlib.suppress(OSError):
-            terminal.close()
         if path.stat().st_size == 0:
             path.unlink()
+
+
+def terminal_stream() -> TextIO:
+    """A text stream of its own to the standard error of now, which ``captured_streams`` does not redirect."""
+    try:
+        descriptor = os.dup(2)
+    except OSError:
+        descriptor = os.open(os.devnull, os.O_WRONLY)
+    return os.fdopen(descriptor, "w", errors="replace")
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            stream.flush()

@@ -18,6 +18,7 @@ from typing import Any
 
 import pydantic
 
+from icml26.capture import captured_streams
 from icml26.catalog import Catalog, Entry
 from icml26.context import STREAM_DATASET, STREAM_METHOD, STREAM_METRIC, Reporter, RunContext, SilentReporter
 from icml26.errors import Icml26Error, InputError, PluginError
@@ -87,17 +88,20 @@ def run_request(
     catalog: Catalog,
     reporter: Reporter | None = None,
     problems: ProblemCache | None = None,
+    capture: bool = False,
 ) -> Execution:
     """Run a request in this process.
 
     ``folder`` is the run's own folder; it is made when missing and gets ``record.json``, ``log.txt``, ``curves.jsonl``,
     the artifacts and, where the method stores it, ``output/``. Failures of the plugin end as a record with their status.
+    ``capture`` sends what is written to descriptors 1 and 2 meanwhile to the log.
     """
     folder.mkdir(parents=True, exist_ok=True)
     started = time.monotonic()
     run = _Run(request, folder, catalog, reporter or SilentReporter(), problems or ProblemCache(), started)
     try:
-        with _log_file(folder / "log.txt"):
+        streams = captured_streams(folder / "log.txt") if capture else contextlib.nullcontext()
+        with streams, _log_file(folder / "log.txt"):
             run.perform()
     except KeyboardInterrupt:
         run.fail("killed", KeyboardInterrupt("interrupted"))

@@ -55,7 +55,7 @@ def run(
     Record, log, figures and stored output are kept in a folder of their own, which is named at the end.
     """
     from icml26.api import run_plan, writable_folder
-    from icml26.capture import captured_streams
+    from icml26.capture import terminal_stream
     from icml26.cli.progress import ProgressBar
     from icml26.errors import UsageError
     from icml26.home import runs_folder
@@ -82,17 +82,21 @@ def run(
         _say(json.dumps(request.to_json(), indent=1) if as_json else _describe(request.to_json()))
         return
     runs = writable_folder(output or runs_folder())
-    with captured_streams(runs / f".{request.record_id}.printed.txt") as terminal:
+    with terminal_stream() as terminal:
         bar = ProgressBar(terminal, title=plan.method.name)
         if not quiet:
             for note in plan.notes:
                 bar.note(f"note: {note}")
         with _warnings_to(bar):
-            result = run_plan(planner, plan, reference=not no_reference, output=runs, reporter=None if quiet else bar)
+            result = run_plan(
+                planner,
+                plan,
+                reference=not no_reference,
+                output=runs,
+                reporter=None if quiet else bar,
+                capture=True,
+            )
         bar.close()
-    printed = runs / f".{request.record_id}.printed.txt"
-    if printed.exists():
-        printed.replace(result.folder / "printed.txt")
     if as_json:
         records = [result.record] + ([result.reference.record] if result.reference else [])
         _say(

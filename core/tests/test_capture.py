@@ -1,0 +1,35 @@
+"""Output of plugins stays away from ours."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+CODE = """
+import sys, toy
+from icml26.api import run
+from icml26.runner import run_request, ProblemCache
+from icml26.plan import Planner, Choice, applicable
+from pathlib import Path
+planner = Planner(toy.catalog())
+request = applicable(planner.plan(Choice("shift", {"fault": "print"})))
+record = run_request(request, Path(sys.argv[1]), catalog=planner.catalog, capture=True).record
+print(record.log, end="")
+"""
+
+
+def test_prints_from_python_and_c_go_to_the_log(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", CODE, str(tmp_path)],
+        cwd=Path(__file__).parent,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "log.txt"
+    assert done.stderr == ""
+    lines = (tmp_path / "log.txt").read_text().splitlines()
+    assert "from C" in lines
+    assert json.loads(next(line for line in lines if line.startswith("{"))) == {"schema": "icml26.run/1"}
