@@ -36,3 +36,20 @@ def missing_extra(distribution: str, extra: str) -> str | None:
     if missing:
         return f"needs {', '.join(missing)}: pip install '{distribution}[{extra}]'"
     return None
+
+
+def missing_requirements(distribution: str) -> list[str]:
+    """The requirements of a distribution (without extras) that are not installed in a fitting version."""
+    missing = []
+    for text in metadata.requires(distribution) or []:
+        requirement = Requirement(text)
+        if requirement.marker is not None and not requirement.marker.evaluate({"extra": ""}):
+            continue
+        try:
+            version = metadata.version(requirement.name)
+        except metadata.PackageNotFoundError:
+            missing.append(f"{requirement.name}{requirement.specifier}")
+            continue
+        if not requirement.specifier.contains(version, prereleases=True):
+            missing.append(f"{requirement.name}{requirement.specifier}")
+    return missing

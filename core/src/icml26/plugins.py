@@ -11,7 +11,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from icml26.catalog import Catalog, Entry, Fault, Plugin, Recipe
 from icml26.distributions import Distribution, scan
@@ -19,6 +19,9 @@ from icml26.errors import PluginError
 from icml26.index import INDEX_FILE, Index, IndexedSpec, IndexFormatError, read_index
 from icml26.names import name_problem
 from icml26.specs import CORE_API
+
+if TYPE_CHECKING:
+    from icml26.probe import Probing
 
 _CORE = ("core", "icml26")
 _MODULE_SUFFIXES = (*importlib.machinery.SOURCE_SUFFIXES, ".pyc", *importlib.machinery.EXTENSION_SUFFIXES)
@@ -42,8 +45,11 @@ class Loaded:
     index: Index
 
 
-def load_catalog(*, refresh: bool = False) -> Catalog:
-    """Everything that is installed; ``refresh`` probes plugins without an index again instead of trusting the cache.
+def load_catalog(*, probe: Probing = "missing") -> Catalog:
+    """Everything that is installed.
+
+    ``probe`` says which plugins without an index are imported in child processes: those ``"missing"`` in the cache, all
+    of them (``"fresh"``), or none (``"never"``; those that the cache does not know are left out).
 
     Reads ``ICML26_DISABLE_PLUGINS`` (names of plugins or distributions, separated by commas) and
     ``ICML26_RAISE_PLUGIN_ERRORS``, under which the first fault is raised as PluginError.
@@ -68,7 +74,7 @@ def load_catalog(*, refresh: bool = False) -> Catalog:
     if unindexed:
         from icml26.probe import probe_all
 
-        indexes, problems = probe_all(unindexed, found.installed, refresh=refresh)
+        indexes, problems = probe_all(unindexed, found.installed, probe=probe)
         loaded += [Loaded(candidate, index) for candidate, index in indexes]
         faults += problems
     catalog = assemble(loaded, faults)

@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from icml26.catalog import Fault
 from icml26.errors import UsageError
@@ -27,6 +27,8 @@ from icml26.specs import CORE_API
 
 if TYPE_CHECKING:
     from icml26.plugins import Candidate
+
+Probing: TypeAlias = Literal["missing", "fresh", "never"]
 
 DEFAULT_TIMEOUT = 4.0
 
@@ -55,21 +57,27 @@ class Outcome:
 
 
 def probe_all(
-    candidates: Sequence[Candidate], installed: Iterable[str], *, refresh: bool = False
+    candidates: Sequence[Candidate], installed: Iterable[str], *, probe: Probing = "missing"
 ) -> tuple[list[tuple[Candidate, Index]], list[Fault]]:
-    """The indexes of plugins without one, from the cache or from child processes that all run at once."""
+    """The indexes of plugins without one, from the cache or from child processes that all run at once.
+
+    See ``load_catalog`` for ``probe``.
+    """
     timeout = probe_timeout()
     environment = _digest([sorted(installed), timeout, sys.version])
     cache = {id(item): _CacheEntry(item, environment) for item in candidates}
-    outcomes = {} if refresh else {id(item): known for item in candidates if (known := cache[id(item)].read())}
-    missing = [item for item in candidates if id(item) not in outcomes]
+    outcomes: dict[int, Outcome] = {}
+    if probe != "fresh":
+        outcomes = {id(item): known for item in candidates if (known := cache[id(item)].read())}
+    missing = [] if probe == "never" else [item for item in candidates if id(item) not in outcomes]
     for candidate, outcome in run_probes(missing, timeout):
         outcomes[id(candidate)] = outcome
         cache[id(candidate)].write(outcome)
     indexes, faults = [], []
     for candidate in candidates:
-        outcome = outcomes[id(candidate)]
-        index, problems = _judge(candidate, outcome)
+        if id(candidate) not in outcomes:
+            continue
+        index, problems = _judge(candidate, outcomes[id(candidate)])
         faults += problems
         if index is not None:
             indexes.append((candidate, index))

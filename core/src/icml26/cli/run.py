@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+
 from icml26.config import Overrides, merge_overrides, parse_settings, read_config_file
 
 _ARROWS = {"lower": "lower is better", "higher": "higher is better", None: ""}

@@ -1,0 +1,1 @@
+"""The command line. ``icml26.__main__`` is where it starts."""

@@ -1,0 +1,32 @@
+"""The commands by name: where each is implemented, and what it does in one line. Adding a command is one line here."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Command(NamedTuple):
+    """``target`` is ``"module:name"`` of a function with typer annotations, or of a ``typer.Typer`` with sub-commands."""
+
+    target: str
+    summary: str
+
+
+SECTIONS: dict[str, dict[str, Command]] = {
+    "Look": {
+        "list-methods": Command("icml26.cli.look:list_methods", "Methods that are installed"),
+        "list-datasets": Command("icml26.cli.look:list_datasets", "Datasets that are installed"),
+        "list-metrics": Command("icml26.cli.look:list_metrics", "Metrics that are installed"),
+        "list-tasks": Command("icml26.cli.look:list_tasks", "Tasks, and how many methods and datasets each has"),
+        "list-plugins": Command("icml26.cli.look:list_plugins", "Plugins, and what is wrong with those that fail"),
+        "show": Command("icml26.cli.look:show", "A method, dataset, metric or task with all its options"),
+    },
+    "Run": {
+        "run": Command("icml26.cli.run:run", "Run a method on a dataset, beside its reference"),
+    },
+    "Look after plugins": {
+        "doctor": Command("icml26.cli.doctor:doctor", "What is wrong with this installation, and how to mend it"),
+    },
+}
+
+COMMANDS: dict[str, Command] = {name: command for section in SECTIONS.values() for name, command in section.items()}
