@@ -9,10 +9,10 @@ WEEK = 7 * PERIOD
 
 
 def ar1(rng: np.random.Generator, n_steps: int, coefficient: float, sd: float) -> np.ndarray:
-    """A stationary AR(1) path (n_steps,) with marginal standard deviation ``sd``."""
-    noise = rng.normal(0.0, sd * np.sqrt(1.0 - coefficient**2), n_steps)
+    """A stationary AR(1) path (n_steps,) with innovations of standard deviation ``sd``."""
+    noise = rng.normal(0.0, sd, n_steps)
     path = np.empty(n_steps)
-    level = rng.normal(0.0, sd)
+    level = rng.normal(0.0, sd / np.sqrt(1.0 - coefficient**2))
     for step in range(n_steps):
         level = coefficient * level + noise[step]
         path[step] = level
