@@ -21,13 +21,15 @@ POOL = 2
 class GuardResult:
     """A defended forecaster and what it was trained on.
 
-    ``initial_pool`` and ``pool`` (C, N) bool: units trusted after Stage I and in the last round; ``selected_epoch``: the
-    epoch whose weights were kept; ``warnings``: what the user should know about the data.
+    ``initial_pool`` and ``pool`` (C, N) bool: units trusted after Stage I and in the last round; ``rejections`` (C, N):
+    in how many of the Stage II rounds a unit was left out; ``selected_epoch``: the epoch whose weights were kept;
+    ``warnings``: what the user should know about the data.
     """
 
     forecaster: FittedForecaster
     initial_pool: np.ndarray
     pool: np.ndarray
+    rejections: np.ndarray
     selected_epoch: int
     warnings: tuple[str, ...] = field(default=())
 
@@ -154,10 +156,12 @@ def guard(
     trainer = session.trainer()
     keeper = session.keeper(trainer)
     stages.warm_up(trainer, keeper, pool)
+    rejections = np.zeros(pool.shape, dtype=np.int32)
     for round_index in progress(range(settings.rounds), "pool rounds"):
         pool = stages.round(trainer, keeper, isolation, pool, round_index)
+        rejections += ~pool
     return GuardResult(
-        session.fitted(keeper.finish()), initial, pool, keeper.best_epoch, tuple(stages.warnings)
+        session.fitted(keeper.finish()), initial, pool, rejections, keeper.best_epoch, tuple(stages.warnings)
     )
 
 
