@@ -18,7 +18,9 @@ class WindowConfig(DatasetConfig):
 
     seq_len: int = Field(12, ge=1, le=4096, description="History length L_in in steps (paper: 12).")
     pred_len: int = Field(12, ge=1, le=4096, description="Forecast length L_out in steps (paper: 12).")
-    val_fraction: float = Field(0.2, gt=0, lt=1, description="Share of the steps for validation, after the training part.")
+    val_fraction: float = Field(
+        0.2, gt=0, lt=1, description="Share of the steps for validation, after the training part."
+    )
     test_fraction: float = Field(0.2, gt=0, lt=1, description="Share of the steps for testing, at the end.")
 
     def windowing(self) -> Windowing:
@@ -36,16 +38,16 @@ class AttackConfig(WindowConfig):
     alpha_s: float = Field(0.3, gt=0, le=1, description="Share of the channels that are attacked (eta_S; paper: 0.3).")
     alpha_t: float = Field(0.03, gt=0, le=1, description="Injections as a share of the windows (eta_T; paper: 0.03).")
     eps: float = Field(0.2, gt=0, description="Bound of the trigger in global standard deviations (paper: 0.2).")
-    attacked_channels: tuple[int, ...] | None = Field(None, description="Ids of the attacked channels instead of a draw.")
+    attacked_channels: tuple[int, ...] | None = Field(
+        None, description="Ids of the attacked channels instead of a draw."
+    )
     clean_fraction: float = Field(
         0.05, ge=0, le=1, description="Share of trusted clean windows handed to defences that need them; 0: none."
     )
 
     def settings(self) -> AttackSettings:
         """As the native API takes it."""
-        return AttackSettings(
-            self.attack, self.pattern, self.alpha_s, self.alpha_t, self.eps, self.attacked_channels
-        )
+        return AttackSettings(self.attack, self.pattern, self.alpha_s, self.alpha_t, self.eps, self.attacked_channels)
 
 
 class SyntheticTraffic(Dataset[Inputs, Truth]):

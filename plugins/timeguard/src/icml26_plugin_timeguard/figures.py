@@ -50,7 +50,9 @@ def forecast_figure(problem: Problem[Inputs, Truth], output: Output, path: Path)
         if truth.attack is not None:
             stamped = truth.attack.triggered(history, slice(index, index + 1))
             attacked = output.forecaster.predict(stamped)[0]
-            _attack_panel(axis, truth.attack, index, position, stamped[0, :, channel], attacked[:, channel], truth.seq_len)
+            _attack_panel(
+                axis, truth.attack, index, position, stamped[0, :, channel], attacked[:, channel], truth.seq_len
+            )
         axis.set_title(problem.inputs.channels[channel])
         axis.set_xlabel("step relative to the forecast's start")
     axes[0].set_ylabel("value (units of the data)")
@@ -121,7 +123,9 @@ def _mark_attack(image_axis: Axes, line_axis: Axes, attack: Attack | None, pool:
         if channel in attack.channels:
             label.set_color(TRIGGER)
     first = attack.starts + attack.trigger.shape[1] - inputs.seq_len
-    line_axis.plot(rejected[attack.channels].mean(axis=0), color=DATA, linewidth=0.6, label="attacked channels out in the end")
+    line_axis.plot(
+        rejected[attack.channels].mean(axis=0), color=DATA, linewidth=0.6, label="attacked channels out in the end"
+    )
     line_axis.vlines(first, 1.03, 1.18, color=TRIGGER, linewidth=0.8, label="injections")
     line_axis.set_ylim(0, 1.2)
     line_axis.set_ylabel("share")

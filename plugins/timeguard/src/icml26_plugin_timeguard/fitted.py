@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 import torch
+from icml26.errors import InputError
 from torch import nn
 
-from icml26.errors import InputError
 from icml26_plugin_timeguard.forecasters import FORECASTERS, Build, factory
 from icml26_plugin_timeguard.windows import Scaler
 

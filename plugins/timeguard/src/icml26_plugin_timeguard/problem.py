@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 import numpy as np
-
 from icml26 import Problem
 from icml26.errors import InputError
+
 from icml26_plugin_timeguard.attacks import injection
 from icml26_plugin_timeguard.attacks.injection import PATTERNS, Injection, Layout
 from icml26_plugin_timeguard.attacks.random import RandomTrigger
@@ -153,7 +153,12 @@ def plant(
 
 
 def attack_truth(
-    injected: Injection, trigger: Trigger, test: np.ndarray, windowing: Windowing, settings: AttackSettings, layout: Layout
+    injected: Injection,
+    trigger: Trigger,
+    test: np.ndarray,
+    windowing: Windowing,
+    settings: AttackSettings,
+    layout: Layout,
 ) -> Attack:
     """The attacked test part: the last trigger steps of each history are replaced, the target hangs on the step before."""
     seq_len, pred_len = windowing.seq_len, windowing.pred_len

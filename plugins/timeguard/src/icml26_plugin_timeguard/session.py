@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import torch
+from icml26.errors import InputError
 from torch import nn
 
-from icml26.errors import InputError
 from icml26_plugin_timeguard.fitted import FittedForecaster
 from icml26_plugin_timeguard.forecasters import FORECASTERS, Build, build_seeded, factory
 from icml26_plugin_timeguard.settings import Training, check_series
@@ -65,7 +65,9 @@ class Session:
                 f"seq_len + pred_len = {seq_len + pred_len} steps; give one or use model_selection='last'."
             )
         if build is None and training.forecaster not in FORECASTERS:
-            raise InputError(f"forecaster={training.forecaster!r} is unknown; built in: {', '.join(sorted(FORECASTERS))}.")
+            raise InputError(
+                f"forecaster={training.forecaster!r} is unknown; built in: {', '.join(sorted(FORECASTERS))}."
+            )
         scaler = Scaler.fit(train, training.normalize)
         chosen = build or factory(training.forecaster, training.forecaster_options)
         return cls(train, val, seq_len, pred_len, training, chosen, scaler, seed, device, build is not None)
@@ -87,9 +89,7 @@ class Session:
 
     def windows(self, series: np.ndarray) -> WindowSet:
         """Forecasting windows of a series, scaled as the training part."""
-        return forecast_windows(
-            series, self.scaler, self.seq_len, self.pred_len, device=self.device, dtype=self.dtype
-        )
+        return forecast_windows(series, self.scaler, self.seq_len, self.pred_len, device=self.device, dtype=self.dtype)
 
     def module(self, *, stream: int = FORECASTER) -> nn.Module:
         """A fresh network with this session's initial weights; the backcaster has swapped lengths."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeVar
 
 import numpy as np
-
 from icml26.errors import InputError
+
 from icml26_plugin_timeguard.criteria import quantile_count
 from icml26_plugin_timeguard.embedding import Metric
 from icml26_plugin_timeguard.neighbours import Fallback

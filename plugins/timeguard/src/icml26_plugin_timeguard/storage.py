@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 import numpy as np
-
 from icml26.errors import InputError
+
 from icml26_plugin_timeguard.fitted import FittedForecaster
 from icml26_plugin_timeguard.task import Output, Pool
 

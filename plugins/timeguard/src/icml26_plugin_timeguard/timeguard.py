@@ -146,9 +146,7 @@ class PoolTraining:
             self.log("val-mae", score, epoch)
 
 
-def guard(
-    session: Session, settings: PoolSettings, *, progress: Progress = silent, log: Log = forget
-) -> GuardResult:
+def guard(session: Session, settings: PoolSettings, *, progress: Progress = silent, log: Log = forget) -> GuardResult:
     """Train a forecaster with TimeGuard on the session's untrusted series."""
     stages = PoolTraining(session, settings, progress=progress, log=log)
     isolation = stages.isolation()

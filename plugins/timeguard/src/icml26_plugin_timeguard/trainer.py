@@ -51,7 +51,9 @@ def _seeded(seed: int, device: torch.device) -> Iterator[None]:
 class Trainer:
     """A forecaster, its windows and its optimiser; each call of :meth:`epoch` is one pass over the windows."""
 
-    def __init__(self, model: nn.Module, windows: WindowSet, options: Optimisation, *, seed: int, stream: int = FORECASTER):
+    def __init__(
+        self, model: nn.Module, windows: WindowSet, options: Optimisation, *, seed: int, stream: int = FORECASTER
+    ):
         self.model, self.windows, self.options = model, windows, options
         self.seed, self.stream = seed, stream
         self.epochs_done = 0
@@ -103,7 +105,9 @@ class Trainer:
     def unit_losses(self) -> np.ndarray:
         """Eval-mode loss of every unit, (C, N) float64."""
         self.model.eval()
-        batches = torch.arange(len(self.windows), device=self.windows.history.device).split(self.options.eval_batch_size)
+        batches = torch.arange(len(self.windows), device=self.windows.history.device).split(
+            self.options.eval_batch_size
+        )
         losses = [unit_loss(self.forecast(self.windows.history[i]), self.windows.future[i]) for i in batches]
         return torch.cat(losses).T.to(device="cpu", dtype=torch.float64).numpy()
 

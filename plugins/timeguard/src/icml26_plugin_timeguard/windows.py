@@ -10,7 +10,6 @@ from typing import Literal
 
 import numpy as np
 import torch
-
 from icml26.errors import InputError
 
 Normalize = Literal["global", "per_channel"]
@@ -32,7 +31,9 @@ class Scaler:
         if how == "global":
             mean, std = values.mean(keepdims=True).reshape(1), values.std(keepdims=True).reshape(1)
             if not std[0] > 0:
-                raise InputError("The training series is constant (standard deviation 0): there is nothing to forecast.")
+                raise InputError(
+                    "The training series is constant (standard deviation 0): there is nothing to forecast."
+                )
         else:
             mean, std = values.mean(axis=0), values.std(axis=0)
             if not (std > 0).all():
@@ -88,7 +89,13 @@ def _tensor(values: np.ndarray, device: str, dtype: torch.dtype) -> torch.Tensor
 
 
 def forecast_windows(
-    values: np.ndarray, scaler: Scaler, seq_len: int, pred_len: int, *, device: str = "cpu", dtype: torch.dtype = torch.float32
+    values: np.ndarray,
+    scaler: Scaler,
+    seq_len: int,
+    pred_len: int,
+    *,
+    device: str = "cpu",
+    dtype: torch.dtype = torch.float32,
 ) -> WindowSet:
     """Windows of a physical series (T, C) for forecasting: normalised history to physical future."""
     n = n_windows(len(values), seq_len, pred_len)
@@ -103,7 +110,13 @@ def forecast_windows(
 
 
 def backcast_windows(
-    values: np.ndarray, scaler: Scaler, seq_len: int, pred_len: int, *, device: str = "cpu", dtype: torch.dtype = torch.float32
+    values: np.ndarray,
+    scaler: Scaler,
+    seq_len: int,
+    pred_len: int,
+    *,
+    device: str = "cpu",
+    dtype: torch.dtype = torch.float32,
 ) -> WindowSet:
     """Windows for the backcaster: the time-flipped future predicts the time-flipped history (Stage I, RCF).
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-
 from icml26.errors import InputError
+
 from icml26_plugin_timeguard.windows import n_windows
 
 PATTERNS: dict[str, tuple[float, ...]] = {
@@ -96,9 +96,7 @@ def free_places(ranked: np.ndarray, n_steps: int, layout: Layout, limit: int | N
     return np.array(kept, dtype=np.int64)
 
 
-def draw_places(
-    rng: np.random.Generator, ranked: np.ndarray, n_steps: int, layout: Layout, count: int
-) -> np.ndarray:
+def draw_places(rng: np.random.Generator, ranked: np.ndarray, n_steps: int, layout: Layout, count: int) -> np.ndarray:
     """``count`` sorted starts drawn from the best free places of ``ranked`` (the authors keep twice as many to draw from).
 
     Raises InputError, saying how many fit, when the series is too short for ``count`` blocks.
