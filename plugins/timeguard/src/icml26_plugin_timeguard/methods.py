@@ -1,0 +1,86 @@
+"""Methods of ``forecasting.backdoor-defense``: thin adapters over the native API."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from icml26 import Method, Problem, RunContext
+
+from icml26_plugin_timeguard import storage
+from icml26_plugin_timeguard.configs import PlainConfig, TimeGuardConfig, TrainingConfig
+from icml26_plugin_timeguard.session import Session
+from icml26_plugin_timeguard.settings import Training
+from icml26_plugin_timeguard.task import Inputs, Output, Pool, Truth
+from icml26_plugin_timeguard.timeguard import guard, train_plainly
+
+
+def open_session(inputs: Inputs, training: Training, ctx: RunContext) -> Session:
+    """The session of a run. Every method of one run seed gets the same initial weights and batches."""
+    return Session.open(
+        inputs.train, inputs.val, inputs.seq_len, inputs.pred_len, training, seed=ctx.torch_seed(), device=ctx.device
+    )
+
+
+class ForecastMethod(Method[Inputs, Output]):
+    """What all methods share: figures, and storage without pickle."""
+
+    Config = TrainingConfig
+
+    def visualize(self, problem: Problem[Inputs, Truth], output: Output, ctx: RunContext) -> None:
+        """Draw the forecasts and, for methods that select units, what was thrown out; list the latter as CSV."""
+        from icml26_plugin_timeguard import figures, suspicious
+
+        figures.forecast_figure(problem, output, ctx.artifact("forecast.png"))
+        if output.pool is not None:
+            figures.pool_figure(problem, output.pool, ctx.artifact("thrown-out-units.png"))
+            suspicious.write_csv(problem.inputs, output.pool, ctx.artifact("suspicious-units.csv"))
+
+    def save(self, output: Output, folder: Path) -> None:
+        """Write the forecaster (safetensors and JSON) and the pool (npz)."""
+        storage.save_output(output, folder)
+
+    @classmethod
+    def load(cls, folder: Path) -> Output:
+        """Read what :meth:`save` wrote."""
+        return storage.load_output(folder)
+
+
+class PlainTraining(ForecastMethod):
+    """Plain training on the untrusted series."""
+
+    Config = PlainConfig
+
+    def run(self, inputs: Inputs, ctx: RunContext) -> Output:
+        """Train on everything."""
+        session = open_session(inputs, self.config.training(self.config.epochs), ctx)
+        return Output(train_plainly(session, progress=ctx.progress, log=ctx.log))
+
+
+class OracleClean(ForecastMethod):
+    """Plain training on the series as it was before the attack: the ceiling of every defence."""
+
+    Config = PlainConfig
+
+    def run(self, inputs: Inputs, ctx: RunContext, truth: Truth) -> Output:
+        """Train on the clean training part, scaled as the untrusted one."""
+        session = open_session(inputs, self.config.training(self.config.epochs), ctx)
+        assert truth.clean_train is not None
+        return Output(train_plainly(session, truth.clean_train, progress=ctx.progress, log=ctx.log))
+
+
+class TimeGuard(ForecastMethod):
+    """Channel-wise pool training."""
+
+    Config = TimeGuardConfig
+
+    def run(self, inputs: Inputs, ctx: RunContext) -> Output:
+        """Train on the units that the pool trusts."""
+        config = self.config
+        session = open_session(inputs, config.training(config.warmup_epochs + config.rounds), ctx)
+        result = guard(session, config.pool(), progress=ctx.progress, log=ctx.log)
+        for warning in result.warnings:
+            ctx.logger.warning(warning)
+        pool = Pool(result.initial_pool, result.pool, result.rejections, config.rounds)
+        info: dict[str, Any] = {"selected_epoch": result.selected_epoch, "warnings": list(result.warnings)}
+        return Output(result.forecaster, pool, info)

@@ -1,0 +1,148 @@
+"""What this plugin declares: specs only, nothing is imported but icml26's spec types."""
+
+from __future__ import annotations
+
+from icml26 import DatasetSpec, MethodSpec, MetricSpec, Paper, Provides, TaskSpec, Value, hookimpl
+
+TASK = "forecasting.backdoor-defense"
+PACKAGE = "icml26_plugin_timeguard"
+
+PAPER = Paper(
+    title="TimeGuard: Channel-wise Pool Training for Backdoor Defense in Time Series Forecasting",
+    arxiv="2605.22365",
+    authors=("Quang Duc Nguyen", "Siyuan Liang", "Yiming Li", "Fushuo Huo", "Dacheng Tao"),
+)
+
+# On a few thousand windows the paper's beta = 0.5 starves the forecaster, and early stopping ends before the backdoor is learnt,
+# so that there is nothing to defend: train to the end, with a larger step.
+SMALL = {"lr": 1e-3, "model_selection": "last"}
+SMOKE = {"epochs": 2, **SMALL}
+ATTACKED = Provides("attack", when={"attack": ("random", "backtime")})
+
+
+@hookimpl
+def icml26_tasks() -> list[TaskSpec]:
+    """The task."""
+    return [
+        TaskSpec(
+            name=TASK,
+            summary="Train a forecaster on a series that may hide a backdoor, so that it ignores the trigger.",
+            inputs=f"{PACKAGE}.task:Inputs",
+            truth=f"{PACKAGE}.task:Truth",
+            output=f"{PACKAGE}.task:Output",
+            metrics=("mae-c", "mae-p"),
+            words={
+                "attack": "a trigger was planted; the truth knows where, and holds the clean training part",
+                "clean-subset": "the inputs carry a small set of trusted clean windows",
+                "pool": "the method selects training units and returns which",
+            },
+        )
+    ]
+
+
+@hookimpl
+def icml26_methods() -> list[MethodSpec]:
+    """TimeGuard, its reference and its ceiling."""
+    return [
+        MethodSpec(
+            name="timeguard",
+            task=TASK,
+            target=f"{PACKAGE}.methods:TimeGuard",
+            summary="Channel-wise pool training: train on units that are easy backwards, isolated, and of small loss.",
+            paper=PAPER,
+            provides=("pool",),
+            metrics=("fder", "pool-contamination", "pool-coverage"),
+            default_dataset="synthetic-traffic",
+            reference="none",
+            profiles={"small": {"beta": 0.8, **SMALL}},
+            smoke={"backcast_epochs": 1, "warmup_epochs": 1, "rounds": 2, "beta": 0.8, **SMALL},
+        ),
+        MethodSpec(
+            name="none",
+            task=TASK,
+            target=f"{PACKAGE}.methods:PlainTraining",
+            summary="No defence: plain training on the untrusted series.",
+            role="reference",
+            default_dataset="synthetic-traffic",
+            profiles={"small": SMALL},
+            smoke=SMOKE,
+        ),
+        MethodSpec(
+            name="oracle-clean",
+            task=TASK,
+            target=f"{PACKAGE}.methods:OracleClean",
+            summary="Plain training on the series before the attack: the ceiling of every defence.",
+            role="oracle",
+            requires=("attack",),
+            metrics=("fder",),
+            default_dataset="synthetic-traffic",
+            reference="none",
+            profiles={"small": SMALL},
+            smoke=SMOKE,
+        ),
+    ]
+
+
+@hookimpl
+def icml26_datasets() -> list[DatasetSpec]:
+    """The offline bench and the user's own series."""
+    return [
+        DatasetSpec(
+            name="synthetic-traffic",
+            task=TASK,
+            target=f"{PACKAGE}.datasets:SyntheticTraffic",
+            summary="Ten synthetic traffic sensors with daily and weekly cycles, three of them backdoored.",
+            provides=(ATTACKED, Provides("clean-subset", when={"attack": ("random", "backtime")})),
+            profile="small",
+            smoke={"steps": 600, "channels": 4},
+        ),
+    ]
+
+
+@hookimpl
+def icml26_metrics() -> list[MetricSpec]:
+    """MAE_C, MAE_P, FDER, and the quality of a pool."""
+    unit = "unit of the data"
+    return [
+        MetricSpec(
+            name="mae-c",
+            task=TASK,
+            target=f"{PACKAGE}.metrics:mae_c",
+            values=(Value(unit=unit, direction="lower"),),
+            summary="Mean absolute error of forecasts from clean test histories.",
+        ),
+        MetricSpec(
+            name="mae-p",
+            task=TASK,
+            target=f"{PACKAGE}.metrics:mae_p",
+            values=(Value(unit=unit, direction="higher"),),
+            summary="Distance of triggered forecasts from what the attacker wants, on attacked channels.",
+            requires=("attack",),
+        ),
+        MetricSpec(
+            name="fder",
+            task=TASK,
+            target=f"{PACKAGE}.metrics:fder",
+            values=(Value(direction="higher"),),
+            summary="Defence effectiveness against plain training, 0 to 1; 0.5 means no effect.",
+            requires=("attack",),
+            needs=("mae-c", "mae-p"),
+            relative_to="none",
+        ),
+        MetricSpec(
+            name="pool-contamination",
+            task=TASK,
+            target=f"{PACKAGE}.metrics:pool_contamination",
+            values=(Value(direction="lower"), Value("initial", direction="lower"), Value("base-rate")),
+            summary="Poisoned share of the selected units over their share of all units; 1 means no better than chance.",
+            requires=("attack", "pool"),
+        ),
+        MetricSpec(
+            name="pool-coverage",
+            task=TASK,
+            target=f"{PACKAGE}.metrics:pool_coverage",
+            values=(Value(direction="higher"),),
+            summary="Share of the clean training units that the final pool keeps.",
+            requires=("attack", "pool"),
+        ),
+    ]

@@ -1,0 +1,43 @@
+"""Outputs on disk: the forecaster as safetensors and JSON, the pool as npz, nothing pickled."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+from icml26.errors import InputError
+
+from icml26_plugin_timeguard.fitted import FittedForecaster
+from icml26_plugin_timeguard.task import Output, Pool
+
+POOL, INFO = "pool.npz", "info.json"
+
+
+def save_output(output: Output, folder: Path) -> None:
+    """Write ``output`` into ``folder``."""
+    forecaster = output.forecaster
+    assert isinstance(forecaster, FittedForecaster)
+    forecaster.save(folder)
+    if output.pool is not None:
+        pool = output.pool
+        with (folder / POOL).open("wb") as file:
+            np.savez_compressed(
+                file, initial=pool.initial, final=pool.final, rejections=pool.rejections, rounds=np.int64(pool.rounds)
+            )
+    (folder / INFO).write_text(json.dumps(output.info, indent=2) + "\n", encoding="utf-8")
+
+
+def load_output(folder: Path) -> Output:
+    """Read what :func:`save_output` wrote; InputError for a damaged folder."""
+    folder = Path(folder)
+    forecaster = FittedForecaster.load(folder)
+    pool = None
+    try:
+        if (folder / POOL).exists():
+            with np.load(folder / POOL, allow_pickle=False) as data:
+                pool = Pool(data["initial"], data["final"], data["rejections"], int(data["rounds"]))
+        info = json.loads((folder / INFO).read_text(encoding="utf-8"))
+    except (OSError, ValueError, KeyError) as error:
+        raise InputError(f"{folder} holds no complete output of this task: {error}") from None
+    return Output(forecaster, pool, info)
