@@ -249,7 +249,7 @@ def _bootstrap(
 
 @lru_cache(maxsize=8)
 def _draws(n: int) -> np.ndarray:
-    """RESAMPLES resamples of n row numbers; fewer for many rows, so that memory stays bounded (2 million numbers at 2,000 rows)."""
+    """RESAMPLES resamples of n row numbers; fewer for many rows, so that memory stays bounded."""
     size = max(1000, min(RESAMPLES, 2_000_000 // n))
     draws = np.random.default_rng(0).integers(0, n, size=(size, n), dtype=np.int32)
     draws.setflags(write=False)
