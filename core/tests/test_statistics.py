@@ -28,7 +28,7 @@ def test_t_quantiles_agree_with_scipy(degrees: int, probability: float) -> None:
     )
 
 
-@given(st.lists(st.integers(-10**8, 10**8).map(lambda i: i / 100), min_size=2, max_size=12))
+@given(st.lists(st.integers(-(10**8), 10**8).map(lambda i: i / 100), min_size=2, max_size=12))
 @settings(max_examples=60, deadline=None)
 def test_the_interval_of_a_mean_is_scipys(values: list[float]) -> None:
     estimate = summarize(values)
