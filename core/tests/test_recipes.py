@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 from icml26.errors import UsageError
-from icml26.grid import DatasetEntry, MethodEntry, entry_from_argument, parse_seeds, read_bench
+from icml26.grid import choice_from_argument, parse_seeds, read_bench
+from icml26.plan import Choice
 from icml26.recipes import Figure, Measure, read_recipe
 
 RECIPE = """
@@ -54,9 +55,9 @@ def test_a_recipe_is_read_whole(tmp_path: Path) -> None:
     recipe = read_recipe(written(tmp_path, RECIPE))
     assert recipe.grid.seeds == (1, 2, 3)
     assert recipe.grid.folder == tmp_path
-    assert recipe.grid.methods[0] == MethodEntry("timeguard", "timeguard", {"beta": 0.8})
+    assert recipe.grid.methods[0] == Choice("timeguard", {"beta": 0.8}, label="timeguard")
     assert [entry.label for entry in recipe.grid.methods] == ["timeguard", "none", "pdb", "paper-beta"]
-    assert recipe.grid.datasets[1] == DatasetEntry("synthetic-traffic", "backtime", {"attack": "backtime"})
+    assert recipe.grid.datasets[1] == Choice("synthetic-traffic", {"attack": "backtime"}, label="backtime")
     resists, best = recipe.claims
     assert resists.measure == Measure("mae-p", "timeguard", "synthetic-traffic", "ratio", ("none",))
     assert (resists.at_least, resists.at_most, resists.must, resists.aggregate) == (2.0, None, True, "mean")
@@ -152,7 +153,7 @@ def test_wrong_seeds_are_refused(text: str) -> None:
 
 
 def test_an_argument_may_carry_a_label() -> None:
-    assert entry_from_argument("strong=tg/timeguard", MethodEntry) == MethodEntry("tg/timeguard", "strong")
-    assert entry_from_argument("tg/timeguard", MethodEntry).label == "tg/timeguard"
+    assert choice_from_argument("strong=tg/timeguard") == Choice("tg/timeguard", label="strong")
+    assert choice_from_argument("tg/timeguard").label == "tg/timeguard"
     with pytest.raises(UsageError, match="LABEL=NAME"):
-        entry_from_argument("=x", MethodEntry)
+        choice_from_argument("=x")

@@ -7,40 +7,19 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from icml26.errors import UsageError
+from icml26.plan import Choice
 from icml26.strict_toml import Table, read_toml
 
 BENCH_SCHEMA = "icml26.bench/1"
 MAXIMUM_SEEDS = 100_000
 
 _LABEL = re.compile(r"[^\s:=][^:=\n]{0,79}")
-
-
-@dataclass(frozen=True, slots=True)
-class MethodEntry:
-    """A method of a grid: a name (bare or qualified), its label in tables, config overrides, a profile."""
-
-    name: str
-    label: str
-    config: Mapping[str, Any] = field(default_factory=dict)
-    profile: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class DatasetEntry:
-    """A dataset of a grid."""
-
-    name: str
-    label: str
-    config: Mapping[str, Any] = field(default_factory=dict)
-
-
-Entry = TypeVar("Entry", MethodEntry, DatasetEntry)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +30,8 @@ class Grid:
     task are meant.
     """
 
-    methods: tuple[MethodEntry, ...]
-    datasets: tuple[DatasetEntry, ...]
+    methods: tuple[Choice, ...]
+    datasets: tuple[Choice, ...]
     seeds: tuple[int, ...] = (0,)
     metrics: tuple[str, ...] | None = None
     task: str | None = None
@@ -115,56 +94,60 @@ def take_seeds(document: Table, default: tuple[int, ...] | None = None) -> tuple
 def read_grid(table: Table, seeds: tuple[int, ...], folder: Path | None) -> Grid:
     """The ``[bench]`` table: ``methods``, ``datasets``, optional ``metrics``, optional ``task``."""
     task = table.take("task", str)
-    methods = _entries(table, "methods", MethodEntry, required=task is None)
-    datasets = _entries(table, "datasets", DatasetEntry, required=task is None)
+    methods = _entries(table, "methods", required=task is None, profiles=True)
+    datasets = _entries(table, "datasets", required=task is None, profiles=False)
     metrics = table.strings("metrics")
     table.done()
     return Grid(methods, datasets, seeds, metrics, task, folder)
 
 
-def entry_from_argument(argument: str, kind: type[Entry]) -> Entry:
+def choice_from_argument(argument: str) -> Choice:
     """``NAME`` or ``LABEL=NAME`` on the command line."""
     label, separator, name = argument.rpartition("=")
     if not separator:
         label = argument
     if not name or not _LABEL.fullmatch(label):
         raise UsageError(f"{argument!r}: NAME or LABEL=NAME is expected")
-    return kind(name=name, label=label)
+    return Choice(name, label=label)
 
 
-def unique_labels(entries: Iterable[Entry], where: str) -> tuple[Entry, ...]:
+def label_of(choice: Choice) -> str:
+    """What tables call a choice: its label, else its name."""
+    return choice.label or choice.name
+
+
+def unique_labels(entries: Iterable[Choice], where: str) -> tuple[Choice, ...]:
     """The entries, unless two have one label; then UsageError says how to tell them apart."""
-    found: dict[str, Entry] = {}
+    found: dict[str, Choice] = {}
     for entry in entries:
-        if entry.label in found:
-            raise UsageError(f"{where}: {entry.label!r} stands there twice; give one of them another label (`as`)")
-        found[entry.label] = entry
+        label = label_of(entry)
+        if label in found:
+            raise UsageError(f"{where}: {label!r} stands there twice; give one of them another label (`as`)")
+        found[label] = entry
     return tuple(found.values())
 
 
-def _entries(table: Table, key: str, kind: type[Entry], required: bool) -> tuple[Entry, ...]:
+def _entries(table: Table, key: str, *, required: bool, profiles: bool) -> tuple[Choice, ...]:
     values = table.need(key, list) if required else table.take(key, list, [])
     assert values is not None
     if required and not values:
         raise table.fail(f"{key} is empty")
-    entries: list[Entry] = []
+    entries: list[Choice] = []
     for number, value in enumerate(values, start=1):
         where = f"{table.where} {key} {number}"
         if isinstance(value, str):
             value = {"name": value}
-        entries.extend(_entry(Table(where, value), kind))
+        entries.extend(_entry(Table(where, value), profiles))
     return unique_labels(entries, f"{table.where} {key}")
 
 
-def _entry(table: Table, kind: type[Entry]) -> list[Entry]:
+def _entry(table: Table, profiles: bool) -> list[Choice]:
     """One entry, or one for each combination of ``sweep = {key = [values]}``."""
     name = table.need("name", str)
     label = table.take("as", str, name)
     config = table.take("config", dict, {})
     sweep = table.take("sweep", dict, {})
-    extra = {}
-    if kind is MethodEntry and (profile := table.take("profile", str)) is not None:
-        extra["profile"] = profile
+    profile = table.take("profile", str) if profiles else None
     table.done()
     assert label is not None and config is not None and sweep is not None
     if not name or not _LABEL.fullmatch(label):
@@ -175,13 +158,13 @@ def _entry(table: Table, kind: type[Entry]) -> list[Entry]:
         if key in config:
             raise table.fail(f"{key!r} stands in config and in sweep")
     if not sweep:
-        return [kind(name=name, label=label, config=config, **extra)]
+        return [Choice(name, config, profile, label)]
     return [
-        kind(
-            name=name,
-            label=f"{label} ({', '.join(f'{key} {_short(value)}' for key, value in zip(sweep, values, strict=True))})",
-            config={**config, **dict(zip(sweep, values, strict=True))},
-            **extra,
+        Choice(
+            name,
+            {**config, **dict(zip(sweep, values, strict=True))},
+            profile,
+            f"{label} ({', '.join(f'{key} {_short(value)}' for key, value in zip(sweep, values, strict=True))})",
         )
         for values in itertools.product(*sweep.values())
     ]

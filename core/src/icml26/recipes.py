@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias, cast
 
 from icml26.errors import UsageError
-from icml26.grid import Grid, read_grid, take_seeds
+from icml26.grid import Grid, label_of, read_grid, take_seeds
 from icml26.statistics import Aggregate
 from icml26.strict_toml import Table, nearest, read_toml
 
@@ -145,7 +145,7 @@ def _measure(table: Table, grid: Grid) -> Measure:
     metric = table.need("metric", str)
     if grid.metrics is not None:
         _known(table, "metric", metric.split(".")[0], [name.rpartition("/")[2] for name in grid.metrics])
-    labels = [entry.label for entry in grid.methods]
+    labels = [label_of(entry) for entry in grid.methods]
     of = _known(table, "of", table.need("of", str), labels)
     kind = cast(As, table.choice("as", ("value", "ratio", "difference"), "value"))
     over = _over(table, labels, of)
@@ -153,7 +153,7 @@ def _measure(table: Table, grid: Grid) -> Measure:
         raise table.fail("'over' goes with as = 'ratio' or 'difference'")
     if kind != "value" and not over:
         raise table.fail(f"'over' is missing: a {kind} to what?")
-    datasets = [entry.label for entry in grid.datasets]
+    datasets = [label_of(entry) for entry in grid.datasets]
     on = table.take("on", str)
     if on is None:
         if len(datasets) > 1:
@@ -186,7 +186,7 @@ def _figure(table: Table, grid: Grid) -> Figure:
         x=table.need("x", str),
         y=table.need("y", str),
         by=table.take("by", str, "method") or "method",
-        on=None if on is None else _known(table, "on", on, [entry.label for entry in grid.datasets]),
+        on=None if on is None else _known(table, "on", on, [label_of(entry) for entry in grid.datasets]),
         title=table.take("title", str),
         log=cast('Literal["", "x", "y", "xy"]', table.choice("log", ("", "x", "y", "xy"), "")),
     )
