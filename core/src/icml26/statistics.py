@@ -9,10 +9,10 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -83,8 +83,8 @@ def summarize_median(values: Sequence[float], confidence: float = CONFIDENCE) ->
 
 
 def paired_difference(
-    first: Mapping[Hashable, float],
-    second: Mapping[Hashable, float],
+    first: Mapping[Any, float],
+    second: Mapping[Any, float],
     *,
     aggregate: Aggregate = "mean",
     confidence: float = CONFIDENCE,
@@ -120,8 +120,8 @@ def paired_difference(
 
 
 def ratio(
-    numerator: Mapping[Hashable, float],
-    denominator: Mapping[Hashable, float],
+    numerator: Mapping[Any, float],
+    denominator: Mapping[Any, float],
     *,
     aggregate: Aggregate = "mean",
     confidence: float = CONFIDENCE,
