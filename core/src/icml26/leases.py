@@ -16,12 +16,14 @@ from pathlib import Path
 
 from icml26.errors import StoreError
 from icml26.ids import new_id
+from icml26.processes import process_started, sweep, token_of
 from icml26.records import RunRecord
 from icml26.store import Store
 
 #: An owner on another machine that has not renewed for this long is taken for dead.
 FOREIGN_PATIENCE_SECONDS = 600.0
 RENEW_EVERY_SECONDS = 30.0
+_DYING_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,7 @@ class Active:
     host: str
     pid: int
     alive: bool
+    token: str | None = None
 
 
 class Leases:
@@ -86,7 +89,7 @@ class Leases:
     def _touch(self, connection: object) -> None:
         connection.execute(  # type: ignore[attr-defined]
             "INSERT INTO owners VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (owner) DO UPDATE SET renewed = excluded.renewed",
-            (self.owner, machine(), platform.node(), os.getpid(), _process_started(os.getpid()), time.time()),
+            (self.owner, machine(), platform.node(), os.getpid(), process_started(os.getpid()), time.time()),
         )
         self._renewed = time.monotonic()
 
@@ -102,15 +105,20 @@ def active_leases(store: Store) -> list[Active]:
     for key, record_id, folder, owner, owner_machine, host, pid, started, renewed in rows:
         if owner not in living:
             living[owner] = owner_machine is not None and _alive(owner_machine, pid, started, renewed)
-        found.append(Active(Lease(key, record_id, Path(folder)), owner, host or "", pid or 0, living[owner]))
+        token = token_of(pid, started) if owner_machine == machine() else None
+        found.append(Active(Lease(key, record_id, Path(folder)), owner, host or "", pid or 0, living[owner], token))
     return found
 
 
 def recover(store: Store, *, wait_seconds: float | None = None) -> int:
     """Take in the finished runs of coordinators that died and free their other keys; returns how many were taken in."""
-    stale = [active.lease for active in active_leases(store) if not active.alive]
-    if not stale:
+    dead = [active for active in active_leases(store) if not active.alive]
+    if not dead:
         return 0
+    # Its workers end with it, but one may just be writing its record: look only when none is left.
+    for token in {active.token for active in dead if active.token}:
+        sweep(token, patience=_DYING_SECONDS)
+    stale = [active.lease for active in dead]
     finished: list[tuple[RunRecord, Path | None]] = []
     for lease in stale:
         try:
@@ -146,20 +154,5 @@ def machine() -> str:
 
 def _alive(owner_machine: str, pid: int, started: float, renewed: float) -> bool:
     if owner_machine == machine():
-        return _process_started(pid) == started
+        return process_started(pid) == started
     return time.time() - renewed < FOREIGN_PATIENCE_SECONDS
-
-
-def _process_started(pid: int) -> float:
-    """When a living process started (in clock ticks after boot, or seconds), -1 when there is none."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
-        return -1.0 if fields[0] in ("Z", "X") else float(fields[19])
-    except (OSError, IndexError):
-        pass
-    import psutil
-
-    try:
-        return float(psutil.Process(pid).create_time())
-    except psutil.Error:
-        return -1.0
