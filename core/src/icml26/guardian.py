@@ -128,7 +128,7 @@ class Guardian:
             while not self.ending and os.getppid() == self.parent:
                 self._step()
         finally:
-            self._end_worker()
+            self._end_worker(1.0)
 
     def _told_to_end(self, number: int, frame: object) -> None:
         self.told = signal.Signals(number).name

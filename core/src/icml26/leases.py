@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import platform
+import shutil
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -47,6 +48,10 @@ class Active:
     token: str | None = None
 
 
+# The owners in this process that are at work: its process id alone would keep the claims of a failed call alive.
+_AT_WORK: set[str] = set()
+
+
 class Leases:
     """The claims of one coordinator (an *owner*) on a store."""
 
@@ -54,6 +59,11 @@ class Leases:
         self.store = store
         self.owner = owner or new_id()
         self._renewed = -1e9
+        _AT_WORK.add(self.owner)
+
+    def forget(self) -> None:
+        """This owner is no longer at work; what it still holds is recovered by whoever comes next."""
+        _AT_WORK.discard(self.owner)
 
     def claim(self, wanted: Sequence[Lease], *, wait_seconds: float | None = None) -> set[str]:
         """Claim what nobody else holds, in one transaction; returns the keys that are now ours. Dead owners do not count."""
@@ -104,8 +114,9 @@ def active_leases(store: Store) -> list[Active]:
     found = []
     for key, record_id, folder, owner, owner_machine, host, pid, started, renewed in rows:
         if owner not in living:
-            living[owner] = owner_machine is not None and _alive(owner_machine, pid, started, renewed)
-        token = token_of(pid, started) if owner_machine == machine() else None
+            living[owner] = owner_machine is not None and _alive(owner, owner_machine, pid, started, renewed)
+        elsewhere = owner_machine != machine() or pid == os.getpid()
+        token = None if elsewhere else token_of(pid, started)
         found.append(Active(Lease(key, record_id, Path(folder)), owner, host or "", pid or 0, living[owner], token))
     return found
 
@@ -127,13 +138,24 @@ def recover(store: Store, *, wait_seconds: float | None = None) -> int:
             continue
         if record.id == lease.record_id:
             finished.append((record, lease.folder))
+    kept = {record.id for record, _ in finished}
     added = store.ingest_all(finished, release=[lease.record_id for lease in stale], wait_seconds=wait_seconds)
     with store.database.writing(wait_seconds) as connection:
         connection.execute(
             "DELETE FROM owners WHERE owner NOT IN (SELECT owner FROM leases) AND renewed < ?",
             (time.time() - FOREIGN_PATIENCE_SECONDS,),
         )
+    for lease in stale:
+        if lease.record_id not in kept:
+            discard_unfinished(lease.folder, lease.record_id)
     return added
+
+
+def discard_unfinished(folder: Path, record_id: str) -> None:
+    """Remove the folder of a run that was cut off; one that does not look like it, or holds a record, is left alone."""
+    ours = folder.name == record_id and (folder / "request.json").is_file()
+    if ours and not (folder / "record.json").exists():
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @cache
@@ -152,7 +174,9 @@ def machine() -> str:
     return "|".join(parts)
 
 
-def _alive(owner_machine: str, pid: int, started: float, renewed: float) -> bool:
+def _alive(owner: str, owner_machine: str, pid: int, started: float, renewed: float) -> bool:
     if owner_machine == machine():
+        if pid == os.getpid():
+            return owner in _AT_WORK
         return process_started(pid) == started
     return time.time() - renewed < FOREIGN_PATIENCE_SECONDS

@@ -94,14 +94,17 @@ class Guarded:
         if process is None:
             return
         self.begin_close()
+        self.job = None
         try:
             process.wait(_CLOSE_SECONDS)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+        except KeyboardInterrupt:
+            self._process = None  # it ends by itself: its pipe is closed
+            raise
         sweep(self._token)
         self._discard()
-        self.job = None
 
     def _start(self) -> None:
         self._discard()

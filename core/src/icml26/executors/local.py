@@ -36,7 +36,10 @@ class LocalExecutor:
                 return found
             waiting = [slot for slot in self._guarded if slot.fileno() >= 0]
             if waiting:
-                select.select(waiting, [], [], left)
+                poller = select.poll()
+                for slot in waiting:
+                    poller.register(slot.fileno(), select.POLLIN)
+                poller.poll(left * 1000)
             else:
                 time.sleep(left)
 
