@@ -117,9 +117,13 @@ class RunRecord:
         return cls(**_checked(cls, document, RECORD_SCHEMA))
 
     def write(self, folder: Path) -> Path:
-        """Write ``record.json`` durably (temporary name, fsync, rename) into ``folder``."""
+        """Write ``record.json`` durably (temporary name, fsync, rename) into ``folder``; raises UnwrittenRecordError."""
         path = folder / "record.json"
-        write_text_durably(path, json.dumps(self.to_json(), indent=1, allow_nan=False) + "\n")
+        text = json.dumps(self.to_json(), indent=1, allow_nan=False) + "\n"
+        try:
+            write_text_durably(path, text)
+        except OSError as error:
+            raise UnwrittenRecordError(self, path, error) from error
         return path
 
     @classmethod
@@ -130,6 +134,14 @@ class RunRecord:
         except (OSError, ValueError) as error:
             raise StoreError(f"{path}: not a readable record ({error})") from error
         return cls.from_json(document)
+
+
+class UnwrittenRecordError(StoreError):
+    """A run ended but its ``record.json`` could not be written; the record itself is in ``record``."""
+
+    def __init__(self, record: RunRecord, path: Path, error: OSError) -> None:
+        super().__init__(f"{path}: the record of a finished run cannot be written ({error.strerror or error})")
+        self.record = record
 
 
 def metric_entry(value: float, **facts: Any) -> dict[str, Any]:

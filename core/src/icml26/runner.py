@@ -26,6 +26,7 @@ from icml26.fingerprint import fingerprint
 from icml26.keys import canonical, digest, hash_path, jsonable
 from icml26.method import Method, can_save
 from icml26.metric import as_scores, takes_context, values_by_key
+from icml26.processes import peak_bytes
 from icml26.provenance import provenance
 from icml26.records import RunRecord, RunRequest, metric_entry
 from icml26.specs import MetricSpec
@@ -282,7 +283,7 @@ class _Run:
         record = self.record
         record.log = "log.txt" if (self.folder / "log.txt").exists() else None
         record.curves = self.curves.close()
-        record.peak_memory_bytes = _peak_memory()
+        record.peak_memory_bytes = peak_bytes()
         record.write(self.folder)
         return record
 
@@ -395,12 +396,3 @@ def _set_threads(threads: int) -> None:
     torch = sys.modules.get("torch")
     if torch is not None and torch.get_num_threads() != threads:
         torch.set_num_threads(threads)
-
-
-def _peak_memory() -> int | None:
-    try:
-        import resource
-    except ImportError:
-        return None
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return int(peak if sys.platform == "darwin" else peak * 1024)
