@@ -25,6 +25,7 @@ SECTIONS: dict[str, dict[str, Command]] = {
         "run": Command("icml26.cli.run:run", "Run a method on a dataset, beside its reference"),
     },
     "Look after plugins": {
+        "check-plugin": Command("icml26.cli.check_plugin:check_plugin", "Check that a plugin keeps the contracts"),
         "doctor": Command("icml26.cli.doctor:doctor", "What is wrong with this installation, and how to mend it"),
     },
 }
