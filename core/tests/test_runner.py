@@ -234,3 +234,25 @@ def test_cached_folders_are_built_once(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_refusals_are_usage_errors_for_the_exit_code() -> None:
     assert InputError("x").exit_code == 2
+
+
+def test_runs_are_in_the_store_and_a_known_reference_is_not_run_again(tmp_path: Path) -> None:
+    from icml26.store import Store
+
+    file = tmp_path / "store.sqlite3"
+    first, second = (run_toy(folder=tmp_path, store=file, config={"shift": shift}) for shift in (1.0, 2.0))
+    assert first.reference is not None
+    assert second.reference is not None
+    assert second.reference.record.id == first.reference.record.id
+    assert second.record.value("gain") == -2.0
+    with Store.open(file, readonly=True) as store:
+        assert store.count() == 3
+        stored = store.get(second.record.id)
+    assert stored == second.record
+
+
+def test_a_stored_reference_that_lacks_a_score_is_run_again(tmp_path: Path) -> None:
+    run_toy(folder=tmp_path, metrics=["gain"])
+    result = run_toy(folder=tmp_path)
+    assert result.reference is not None
+    assert "parts.draw" in result.reference.record.metrics

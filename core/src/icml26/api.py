@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -12,14 +12,17 @@ from typing import TYPE_CHECKING, Any
 from icml26.catalog import Catalog, Entry, Plugin
 from icml26.context import STREAM_DATASET, Reporter, RunContext
 from icml26.errors import EnvironmentError_, Icml26Error
-from icml26.home import runs_folder
+from icml26.home import runs_folder, store_file
+from icml26.metric import values_by_key
 from icml26.plan import Choice, Planner, RunPlan, Settings, applicable
 from icml26.plugins import load_catalog
 from icml26.records import RunRecord
+from icml26.store import Store
 from icml26.task import Problem
 
 if TYPE_CHECKING:
     from icml26.method import Method
+    from icml26.runner import Execution
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +118,7 @@ def run(
     visualize: bool = True,
     reference: bool = True,
     output: Path | str | None = None,
+    store: Path | str | None = None,
     reporter: Reporter | None = None,
     catalog: Catalog | None = None,
 ) -> RunResult:
@@ -131,7 +135,7 @@ def run(
         smoke: the tiny settings that plugins declare for quick checks.
         save, visualize: store the output, draw the figures.
         reference: also run the method's reference on the same problem and seed.
-        output: the folder that gets one folder a run; None takes ``ICML26_HOME``'s.
+        output: the folder that gets one folder a run; None takes ``ICML26_HOME``'s. ``store``: the file of records, alike.
         reporter: receives progress and logged values.
 
     Raises UsageError, InputError or NotApplicableError before any work for a wrong request. A run that fails is a record
@@ -149,7 +153,7 @@ def run(
         metrics=metrics,
         metric_config=metric_config,
     )
-    return run_plan(planner, plan, reference=reference, output=output, reporter=reporter)
+    return run_plan(planner, plan, reference=reference, output=output, store=store, reporter=reporter)
 
 
 def run_plan(
@@ -158,35 +162,56 @@ def run_plan(
     *,
     reference: bool = True,
     output: Path | str | None = None,
+    store: Path | str | None = None,
     reporter: Reporter | None = None,
     capture: bool = False,
 ) -> RunResult:
-    """Run a plan and its method's reference in this process; see ``run`` and ``runner.run_request``."""
+    """Run a plan and its method's reference in this process; see ``run`` and ``runner.run_request``.
+
+    A reference that the store holds already is taken from there.
+    """
     from icml26.runner import ProblemCache, run_request
 
     request = applicable(plan)
     runs = writable_folder(Path(output) if output is not None else runs_folder())
     perform = partial(run_request, catalog=planner.catalog, reporter=reporter, problems=ProblemCache(), capture=capture)
-    folder = runs / request.record_id
-    execution = perform(request, folder)
-    result = RunResult(execution.record, execution.output, execution.problem, folder, plan)
-    if not reference or planner.reference_of(plan.method) is None:
-        return result
-    if not execution.record.succeeded:
+    with Store.open(Path(store) if store is not None else store_file()) as records:
+        folder = runs / request.record_id
+        execution = perform(request, folder)
+        result = RunResult(execution.record, execution.output, execution.problem, folder, plan)
+        if reference and planner.reference_of(plan.method) is not None:
+            result = _with_reference(planner, result, records, runs, perform)
+            add_relative_metrics(result)
+        records.ingest(result.record, folder)
+    return result
+
+
+def _with_reference(
+    planner: Planner, result: RunResult, records: Store, runs: Path, perform: Callable[..., Execution]
+) -> RunResult:
+    if not result.record.succeeded:
         return replace(result, reference_missing="the method's own run did not succeed")
     try:
-        other = plan_reference(planner, plan)
-        other_request = applicable(other)
+        plan = plan_reference(planner, result.plan)
+        request = applicable(plan)
     except Icml26Error as error:
-        result = replace(result, reference_missing=str(error))
-    else:
-        folder = runs / other_request.record_id
-        done = perform(other_request, folder)
-        beside = RunResult(done.record, done.output, done.problem, folder, other)
-        missing = None if done.record.succeeded else f"{done.record.status}: {(done.record.error or {}).get('message')}"
-        result = replace(result, reference=beside, reference_missing=missing)
-    add_relative_metrics(result)
-    return result
+        return replace(result, reference_missing=str(error))
+    known = records.find_runs([request.key]).get(request.key)
+    if known is not None and known.folder is not None and _scored(known.record, plan):
+        beside = RunResult(known.record, None, result.problem, known.folder, plan)
+        return replace(result, reference=beside)
+    folder = runs / request.record_id
+    done = perform(request, folder)
+    records.ingest(done.record, folder)
+    beside = RunResult(done.record, done.output, done.problem, folder, plan)
+    missing = None if done.record.succeeded else f"{done.record.status}: {(done.record.error or {}).get('message')}"
+    return replace(result, reference=beside, reference_missing=missing)
+
+
+def _scored(record: RunRecord, plan: RunPlan) -> bool:
+    """Whether a stored record has the scores that this plan asks for."""
+    wanted = [item for item in plan.metrics if item.missing is None and not item.spec.relative_to]
+    return all(any(key in record.metrics for key in values_by_key(item.spec)) for item in wanted)
 
 
 def plan_reference(planner: Planner, plan: RunPlan) -> RunPlan:

@@ -92,6 +92,32 @@ class RunRecord:
     provenance: dict[str, Any] = field(default_factory=dict)
     info: dict[str, Any] = field(default_factory=dict)
 
+    @classmethod
+    def of(cls, request: RunRequest, status: Status) -> RunRecord:
+        """The record of a request before anything is known but its end."""
+        return cls(
+            id=request.record_id,
+            key=request.key,
+            status=status,
+            method={
+                "name": request.method,
+                "role": request.role,
+                "config": request.config,
+                "profile": request.profile,
+                "results_version": request.results_version,
+                "files": request.method_files,
+            },
+            dataset={
+                "name": request.dataset,
+                "config": request.dataset_config,
+                "revision": request.revision,
+                "files": request.files,
+                "fingerprint": None,
+            },
+            task=request.task,
+            seed=request.seed,
+        )
+
     @property
     def succeeded(self) -> bool:
         """Whether the run ended with scores."""

@@ -133,27 +133,7 @@ class _Run:
 
     def __post_init__(self) -> None:
         request = self.request
-        self.record = RunRecord(
-            id=request.record_id,
-            key=request.key,
-            status="failed",
-            method={
-                "name": request.method,
-                "role": request.role,
-                "config": request.config,
-                "profile": request.profile,
-                "results_version": request.results_version,
-            },
-            dataset={
-                "name": request.dataset,
-                "config": request.dataset_config,
-                "revision": request.revision,
-                "files": request.files,
-                "fingerprint": None,
-            },
-            task=request.task,
-            seed=request.seed,
-        )
+        self.record = RunRecord.of(request, "failed")
         self.curves = _Curves(self.folder / "curves.jsonl", self.reporter)
         timeout = request.limits.get("timeout_seconds")
         self.base = RunContext(

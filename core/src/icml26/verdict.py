@@ -35,33 +35,14 @@ class Verdict:
 
         origin = provenance([], threads=request.threads, workers=request.workers)
         there = {name: folder is not None and (folder / name).exists() for name in ("log.txt", "curves.jsonl")}
-        return RunRecord(
-            id=request.record_id,
-            key=request.key,
-            status=self.status,
-            method={
-                "name": request.method,
-                "role": request.role,
-                "config": request.config,
-                "profile": request.profile,
-                "results_version": request.results_version,
-            },
-            dataset={
-                "name": request.dataset,
-                "config": request.dataset_config,
-                "revision": request.revision,
-                "files": request.files,
-                "fingerprint": None,
-            },
-            task=request.task,
-            seed=request.seed,
-            log="log.txt" if there["log.txt"] else None,
-            curves="curves.jsonl" if there["curves.jsonl"] else None,
-            seconds={"total": round(self.seconds, 6)},
-            peak_memory_bytes=peak,
-            error=self.error(_tail(folder / "log.txt") if folder is not None and there["log.txt"] else None),
-            provenance={**origin, "started": self.started.replace("+00:00", "Z") or origin["started"]},
-        )
+        record = RunRecord.of(request, self.status)
+        record.log = "log.txt" if there["log.txt"] else None
+        record.curves = "curves.jsonl" if there["curves.jsonl"] else None
+        record.seconds = {"total": round(self.seconds, 6)}
+        record.peak_memory_bytes = peak
+        record.error = self.error(_tail(folder / "log.txt") if folder is not None and there["log.txt"] else None)
+        record.provenance = {**origin, "started": self.started.replace("+00:00", "Z") or origin["started"]}
+        return record
 
 
 def is_relation(request: Mapping[str, Any]) -> bool:

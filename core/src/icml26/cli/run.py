@@ -47,6 +47,7 @@ def run(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="DIR", help="Folder that gets one folder a run.")
     ] = None,
+    store: Annotated[Path | None, typer.Option("--store", metavar="FILE", help="The file of records.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", "-n", help="Show what would run, with all options.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
@@ -94,6 +95,7 @@ def run(
                 plan,
                 reference=not no_reference,
                 output=runs,
+                store=store,
                 reporter=None if quiet else bar,
                 capture=True,
             )
@@ -107,6 +109,8 @@ def run(
         from icml26.cli.run_table import run_table
 
         _say(run_table(result))
+    if not result.record.succeeded:
+        sys.stderr.write(f"{result.record.status}: {(result.record.error or {}).get('message')}\n")
     raise typer.Exit(_exit_code(result.record.status))
 
 
