@@ -7,6 +7,7 @@ folders silently.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -14,6 +15,9 @@ from dataclasses import dataclass
 from icml26.catalog import Fault
 from icml26.names import normalised
 from icml26.specs import ENTRY_POINT_GROUP
+
+_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
+_MODULE = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*(?::[^\W\d]\w*(?:\.[^\W\d]\w*)*)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,9 +138,12 @@ def _distribution(
     name = normalised(metadata.get("name") or stem_name)
     entry_point, module = entries[0]
     faults = []
-    if "name" not in metadata or "version" not in metadata:
+    if "version" not in metadata or not _NAME.fullmatch(metadata.get("name", "")):
         reason = f"its metadata folder {folder} is incomplete (an interrupted install?)"
         return None, [Fault(entry_point, name, reason, "stale-metadata", fix=f"remove {folder}, then reinstall {name}")]
+    if not _MODULE.fullmatch(module):
+        reason = f"the value of its entry point, {module!r}, names no module"
+        return None, [Fault(entry_point, name, reason, "bad-entry-point", fix=f"uninstall {name}")]
     if len(entries) > 1:
         names = ", ".join(item[0] for item in entries)
         reason = f"it declares several entry points in group {ENTRY_POINT_GROUP} ({names}); only {entry_point} is used"

@@ -5,11 +5,12 @@ This imports the plugin: it runs in ``check-plugin``, in tests and in the child 
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import os
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -80,13 +81,17 @@ def collect_specs(module: str) -> dict[Kind, list[Any]]:
 
     manager = pluggy.PluginManager("icml26")
     manager.add_hookspecs(hookspecs)
-    manager.register(_hook_object(module))
-    manager.check_pending()
+    with _blamed(f"cannot import {module}"):
+        hooks = _hook_object(module)
+    with _blamed(f"{module} does not fit the hooks of icml26"):
+        manager.register(hooks)
+        manager.check_pending()
     specs: dict[Kind, list[Any]] = {}
     for kind, (hook, expected) in _HOOKS.items():
         specs[kind] = []
-        for returned in getattr(manager.hook, hook)():
-            specs[kind].extend(_checked(hook, expected, returned))
+        with _blamed(f"{hook}() of {module} fails"):
+            for returned in getattr(manager.hook, hook)():
+                specs[kind].extend(_checked(hook, expected, returned))
     problem = duplicate_problem([spec for items in specs.values() for spec in items])
     if problem:
         raise PluginError(problem)
@@ -159,6 +164,19 @@ def differences(index: Mapping[str, Any], fresh: Mapping[str, Any]) -> list[str]
     descriptions, since their form differs between versions of pydantic. ``smoke`` is not compared.
     """
     return list(_differences("", _normalised(index), _normalised(fresh)))
+
+
+@contextlib.contextmanager
+def _blamed(what: str) -> Iterator[None]:
+    """Turn whatever a plugin's code raises, ``SystemExit`` too, into a PluginError that says where."""
+    try:
+        yield
+    except PluginError:
+        raise
+    except SystemExit as error:
+        raise PluginError(f"{what}: it calls sys.exit({error.code!r})") from error
+    except Exception as error:
+        raise PluginError(f"{what}: {type(error).__name__}: {error}") from error
 
 
 def _hook_object(module: str) -> Any:

@@ -178,7 +178,7 @@ def _roots(distribution: Distribution, top: str) -> Iterable[str]:
             continue
         if spec.submodule_search_locations:
             yield from spec.submodule_search_locations
-        elif spec.origin:
+        elif spec.origin and os.path.isabs(spec.origin):
             yield os.path.splitext(spec.origin)[0]
     if distribution.editable:
         yield beside

@@ -23,7 +23,7 @@ def main(request: dict[str, Any]) -> None:
         answer = {"index": build_index(request["plugin"], request["distribution"], request["module"], schemas=False)}
         line = json.dumps(answer, allow_nan=False)
     except BaseException as error:  # noqa: BLE001 - whatever a plugin raises is the answer
-        line = json.dumps({"failure": _reason(error, request["module"]), "details": traceback.format_exc()})
+        line = json.dumps({"failure": _reason(error), "details": traceback.format_exc()})
     _flush()
     data = memoryview(line.encode("utf-8", "replace") + b"\n")
     try:
@@ -33,14 +33,10 @@ def main(request: dict[str, Any]) -> None:
         os._exit(0)  # threads and exit handlers of a plugin have no say
 
 
-def _reason(error: BaseException, module: str) -> str:
+def _reason(error: BaseException) -> str:
     from icml26.errors import PluginError
 
-    if isinstance(error, PluginError):
-        return str(error)
-    if isinstance(error, SystemExit):
-        return f"{module} calls sys.exit({error.code!r}) when it is imported or its hooks are called"
-    return f"{type(error).__name__}: {error}"
+    return str(error) if isinstance(error, PluginError) else f"{type(error).__name__}: {error}"
 
 
 def _flush() -> None:
