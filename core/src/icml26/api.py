@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from icml26.catalog import Catalog, Entry, Plugin
 from icml26.context import STREAM_DATASET, Reporter, RunContext
-from icml26.errors import EnvironmentError_, Icml26Error
+from icml26.errors import Icml26Error
+from icml26.executors import cores
 from icml26.home import runs_folder, store_file
 from icml26.metric import values_by_key
 from icml26.plan import Choice, Planner, RunPlan, Settings, applicable
 from icml26.plugins import load_catalog
-from icml26.records import RunRecord
+from icml26.records import RunRecord, RunRequest
 from icml26.store import Store
 from icml26.task import Problem
 
@@ -116,6 +115,8 @@ def run(
     smoke: bool = False,
     save: bool = True,
     visualize: bool = True,
+    timeout: float | None = None,
+    memory: int | None = None,
     reference: bool = True,
     output: Path | str | None = None,
     store: Path | str | None = None,
@@ -134,6 +135,8 @@ def run(
         device: ``"cpu"``, ``"cuda"``, ``"mps"`` or ``"auto"``; ``threads``: CPU threads (None: all cores).
         smoke: the tiny settings that plugins declare for quick checks.
         save, visualize: store the output, draw the figures.
+        timeout, memory: limits in seconds and bytes; the run is then made in a guarded process of its own, and ``output`` and
+            ``problem`` of the result are None.
         reference: also run the method's reference on the same problem and seed.
         output: the folder that gets one folder a run; None takes ``ICML26_HOME``'s. ``store``: the file of records, alike.
         reporter: receives progress and logged values.
@@ -143,7 +146,13 @@ def run(
     """
     catalog = catalog or load_catalog()
     settings = Settings(
-        device=device, threads=threads or os.cpu_count() or 1, smoke=smoke, save=save, visualize=visualize
+        device=device,
+        threads=threads or cores(),
+        smoke=smoke,
+        save=save,
+        visualize=visualize,
+        timeout_seconds=timeout,
+        memory_bytes=memory,
     )
     planner = Planner(catalog, settings)
     plan = planner.plan(
@@ -168,27 +177,65 @@ def run_plan(
 ) -> RunResult:
     """Run a plan and its method's reference in this process; see ``run`` and ``runner.run_request``.
 
-    A reference that the store holds already is taken from there.
+    A reference that the store holds already is taken from there. Runs with limits (``Settings.timeout_seconds``,
+    ``memory_bytes``) are made in a process of their own, and only their records come back.
     """
-    from icml26.runner import ProblemCache, run_request
-
     request = applicable(plan)
     runs = writable_folder(Path(output) if output is not None else runs_folder())
-    perform = partial(run_request, catalog=planner.catalog, reporter=reporter, problems=ProblemCache(), capture=capture)
     with Store.open(Path(store) if store is not None else store_file()) as records:
-        folder = runs / request.record_id
-        execution = perform(request, folder)
+        perform = _guarded(records, runs, reporter) if request.limits else _in_process(planner, runs, reporter, capture)
+        execution, folder = perform(request)
         result = RunResult(execution.record, execution.output, execution.problem, folder, plan)
         if reference and planner.reference_of(plan.method) is not None:
-            result = _with_reference(planner, result, records, runs, perform)
+            result = _with_reference(planner, result, records, perform)
             add_relative_metrics(result)
-        records.ingest(result.record, folder)
+        if not records.ingest(result.record, folder):
+            records.amend(result.record)
     return result
 
 
-def _with_reference(
-    planner: Planner, result: RunResult, records: Store, runs: Path, perform: Callable[..., Execution]
-) -> RunResult:
+Perform: TypeAlias = Callable[[RunRequest], tuple["Execution", Path]]
+
+
+def _in_process(planner: Planner, runs: Path, reporter: Reporter | None, capture: bool) -> Perform:
+    from icml26.runner import ProblemCache, run_request
+
+    problems = ProblemCache()
+
+    def perform(request: RunRequest) -> tuple[Execution, Path]:
+        folder = runs / request.record_id
+        return run_request(
+            request, folder, catalog=planner.catalog, reporter=reporter, problems=problems, capture=capture
+        ), folder
+
+    return perform
+
+
+def _guarded(records: Store, runs: Path, reporter: Reporter | None) -> Perform:
+    """Runs in a process of their own, under a guardian that applies their limits."""
+    from icml26.coordinator import Notice, run_all
+    from icml26.executors import Point, Progress
+    from icml26.executors.local import LocalExecutor
+    from icml26.runner import Execution
+
+    def heard(notice: Notice) -> None:
+        if reporter is not None and isinstance(notice, Progress):
+            reporter.progress(notice.label, notice.done, notice.total)
+        elif reporter is not None and isinstance(notice, Point):
+            reporter.log(notice.name, notice.value, notice.step)
+
+    def perform(request: RunRequest) -> tuple[Execution, Path]:
+        executor = LocalExecutor(1)
+        try:
+            summary = run_all([request], executor, records, runs_folder=runs, reuse=False, on_event=heard)
+        finally:
+            executor.close()
+        return Execution(summary.records[request.key]), summary.folders[request.key] or runs / request.record_id
+
+    return perform
+
+
+def _with_reference(planner: Planner, result: RunResult, records: Store, perform: Perform) -> RunResult:
     if not result.record.succeeded:
         return replace(result, reference_missing="the method's own run did not succeed")
     try:
@@ -200,8 +247,7 @@ def _with_reference(
     if known is not None and known.folder is not None and _scored(known.record, plan):
         beside = RunResult(known.record, None, result.problem, known.folder, plan)
         return replace(result, reference=beside)
-    folder = runs / request.record_id
-    done = perform(request, folder)
+    done, folder = perform(request)
     records.ingest(done.record, folder)
     beside = RunResult(done.record, done.output, done.problem, folder, plan)
     missing = None if done.record.succeeded else f"{done.record.status}: {(done.record.error or {}).get('message')}"
@@ -257,13 +303,7 @@ def scores(record: RunRecord) -> dict[str, float]:
 
 def writable_folder(folder: Path) -> Path:
     """``folder``, made and proved writable before work starts; raises EnvironmentError_ otherwise."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        probe = folder / f".write-test-{os.getpid()}"
-        probe.touch()
-        probe.unlink()
-    except OSError as error:
-        raise EnvironmentError_(
-            f"{folder} cannot be written ({error.strerror or error}); choose another with --output or ICML26_HOME"
-        ) from error
+    from icml26.coordinator import writable_folder as prove
+
+    prove(folder)
     return folder.absolute()

@@ -39,6 +39,13 @@ def run(
     ] = None,
     device: Annotated[str, typer.Option("--device", help="cpu, cuda, mps or auto.")] = "cpu",
     threads: Annotated[int | None, typer.Option("--threads", min=1, help="CPU threads; all cores without it.")] = None,
+    timeout: Annotated[
+        str | None,
+        typer.Option("--timeout", metavar="TIME", help="End each run after this long, e.g. 30s, 10m, 1h30m."),
+    ] = None,
+    memory: Annotated[
+        str | None, typer.Option("--memory", metavar="SIZE", help="End each run that holds more, e.g. 4GiB.")
+    ] = None,
     smoke: Annotated[bool, typer.Option("--smoke", help="Tiny settings: does it work at all?")] = False,
     no_reference: Annotated[
         bool, typer.Option("--no-reference", help="Do not run the reference method beside it.")
@@ -60,9 +67,11 @@ def run(
     from icml26.capture import terminal_stream
     from icml26.cli.progress import ProgressBar
     from icml26.errors import UsageError
+    from icml26.executors import cores
     from icml26.home import runs_folder
     from icml26.plan import Choice, Planner, Settings, applicable
     from icml26.plugins import load_catalog
+    from icml26.units import parse_duration, parse_size
 
     overrides = merge_overrides(read_config_file(config) if config else Overrides(), parse_settings(settings or []))
     names = None if metrics is None else [name.strip() for name in metrics.split(",") if name.strip()]
@@ -70,7 +79,14 @@ def run(
         raise UsageError("--metrics names no metric")
     planner = Planner(
         load_catalog(),
-        Settings(device=device, threads=threads or _cores(), smoke=smoke, save=not no_save),
+        Settings(
+            device=device,
+            threads=threads or cores(),
+            smoke=smoke,
+            save=not no_save,
+            timeout_seconds=None if timeout is None else parse_duration(timeout),
+            memory_bytes=None if memory is None else parse_size(memory),
+        ),
     )
     plan = planner.plan(
         Choice(method, overrides.method, profile),
@@ -116,12 +132,6 @@ def run(
 
 def _exit_code(status: str) -> int:
     return {"succeeded": 0, "refused": 2, "not-applicable": 2}.get(status, 1)
-
-
-def _cores() -> int:
-    import os
-
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _say(text: str) -> None:

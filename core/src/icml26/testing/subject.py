@@ -27,7 +27,7 @@ class Subject:
     @classmethod
     def of(cls, name: str, *, folder: Path | None = None) -> Subject:
         """The installed plugin ``name``; raises UsageError when there is none."""
-        catalog = load_catalog(refresh=True)
+        catalog = load_catalog(probe="fresh")
         return cls(catalog.plugin(name), catalog, folder or Path(tempfile.mkdtemp(prefix="icml26-check-")))
 
     def entries(self, kind: str) -> list[Entry]:
