@@ -64,7 +64,7 @@ def complete(instruction: str, environ: Mapping[str, str], output: Output) -> in
     wanted = what_is_wanted(before, incomplete)
     if wanted is None:
         return None
-    items = [item for item in candidates(wanted, incomplete) if item[0].startswith(incomplete)]
+    items = matching(candidates(wanted, incomplete), incomplete)
     if instruction == "complete_fish" and environ.get("_TYPER_COMPLETE_FISH_ACTION") == "is-args":
         return 0 if items else 1
     text = _FORMATS[instruction](items)
@@ -113,6 +113,13 @@ def candidates(wanted: str, incomplete: str) -> list[Item]:
         return [(recipe.qualified, recipe.title) for recipe in catalog.recipes]
     kinds: tuple[Kind, ...] = ("method", "dataset", "metric", "task") if wanted == "any" else (wanted,)  # type: ignore[assignment]
     return list(dict([item for kind in kinds for item in _names(catalog, kind, incomplete)]).items())
+
+
+def matching(items: Sequence[Item], incomplete: str) -> list[Item]:
+    """Those that begin like the word; ``plugin/name`` only where it is asked for, or where nothing shorter fits."""
+    found = [item for item in items if item[0].startswith(incomplete)]
+    bare = [item for item in found if "/" not in item[0]]
+    return bare if bare and incomplete and "/" not in incomplete else found
 
 
 def _names(catalog: Catalog, kind: Kind, incomplete: str) -> Iterable[Item]:
