@@ -10,6 +10,7 @@ from icml26.cli.lists import shortest_names, warn_of_faults, warnings
 from icml26.cli.output import Output, plain, wrapped
 from icml26.errors import UsageError
 from icml26.index import SECTIONS, spec_to_json
+from icml26.keys import jsonable
 from icml26.plugins import load_catalog
 
 KINDS: tuple[Kind, ...] = ("method", "dataset", "metric", "task")
@@ -60,7 +61,7 @@ def _document(entry: Entry) -> dict[str, Any]:
         "qualified": entry.qualified,
         "distribution": entry.distribution,
         **spec_to_json(entry.spec),
-        "config_schema": entry.config_schema,
+        "config_schema": jsonable(entry.config_schema),
     }
 
 
@@ -188,8 +189,6 @@ def _dereferenced(field: Mapping[str, Any], root: Mapping[str, Any]) -> Mapping[
 
 
 def _literal(value: Any) -> str:
-    if isinstance(value, Mapping) and set(value) == {"nonfinite"}:
-        return str(value["nonfinite"])
     if value is None:
         return "none"
     return str(value).lower() if isinstance(value, bool) else str(value)
