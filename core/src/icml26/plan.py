@@ -193,6 +193,16 @@ class Planner:
         reference = self.catalog.find("method", method.spec.reference, seen_from=method.plugin)
         return None if reference.qualified == method.qualified else reference
 
+    def default_metrics(self, method: Entry) -> list[Entry]:
+        """What is scored when nothing is asked for: the cheap ones of the task, the method and its reference."""
+        spec: MethodSpec = method.spec
+        wanted = [*self.catalog.task(spec.task).metrics, *spec.metrics]
+        reference = self.reference_of(method)
+        if reference is not None:
+            wanted += reference.spec.metrics
+        chosen = [self._metric(name, method, spec.task) for name in wanted]
+        return [entry for entry in {entry.qualified: entry for entry in chosen}.values() if entry.spec.cost == "cheap"]
+
     @property
     def device(self) -> str:
         """The kind of device that runs use; ``auto`` asks torch once."""
@@ -211,12 +221,7 @@ class Planner:
         """The metrics of a run in scoring order: what others need first, then what is asked for."""
         spec: MethodSpec = method.spec
         if names is None:
-            wanted = [*self.catalog.task(spec.task).metrics, *spec.metrics]
-            reference = self.reference_of(method)
-            if reference is not None:
-                wanted += reference.spec.metrics
-            chosen = [self._metric(name, method, spec.task) for name in wanted]
-            chosen = [entry for entry in chosen if entry.spec.cost == "cheap"]
+            chosen = self.default_metrics(method)
         else:
             chosen = [self._metric(name, method, spec.task) for name in names]
         asked = {entry.qualified for entry in chosen}
