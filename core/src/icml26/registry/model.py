@@ -97,7 +97,9 @@ class PluginEntry(_Table):
         for wheel in self.wheels:
             project = canonicalize_name(parse_wheel_filename(wheel.file)[0])
             if project != self.distribution:
-                raise ValueError(f"wheels: {rules.shown(wheel.file)} is a wheel of {project}, not of {self.distribution}")
+                raise ValueError(
+                    f"wheels: {rules.shown(wheel.file)} is a wheel of {project}, not of {self.distribution}"
+                )
         files = [wheel.file for wheel in self.wheels]
         if len(set(files)) != len(files):
             raise ValueError("wheels: a file is listed twice")

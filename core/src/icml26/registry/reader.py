@@ -90,7 +90,9 @@ def _document(data: bytes, location: str) -> dict[str, Any]:
     if len(data) > SIZE_LIMIT:
         raise InputError(f"{location}: more than {SIZE_LIMIT >> 20} MB; that is no registry")
     if data.lstrip()[:1] == b"<":
-        raise InputError(f"{location}: this is an HTML or XML page, not a registry.toml; give the address of the raw file")
+        raise InputError(
+            f"{location}: this is an HTML or XML page, not a registry.toml; give the address of the raw file"
+        )
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -120,10 +122,14 @@ def _label(raw: Any, number: int) -> str:
 def _reasons(error: ValidationError) -> str:
     reasons = []
     for item in error.errors(include_url=False, include_input=False):
-        where = ".".join(str(part) for part in item["loc"] if part not in ("index", "git", "path") or len(item["loc"]) == 1)
+        where = ".".join(
+            str(part) for part in item["loc"] if part not in ("index", "git", "path") or len(item["loc"]) == 1
+        )
         message = item["msg"].removeprefix("Value error, ")
         if item["type"] == "missing":
             message = "is missing"
+        elif item["type"] in ("model_type", "model_attributes_type"):
+            message = "is not a table"
         elif item["type"] == "union_tag_not_found":
             message = "kind is missing: 'index', 'git' or 'path'"
         elif item["type"] == "union_tag_invalid":
@@ -153,10 +159,14 @@ def _without_duplicates(plugins: list[PluginEntry]) -> tuple[list[PluginEntry], 
     unique, clashes = [], []
     for entry in plugins:
         if names[entry.name] > 1:
-            clashes.append(Rejected(entry.name, f"name '{entry.name}' stands {names[entry.name]} times in this registry"))
+            clashes.append(
+                Rejected(entry.name, f"name '{entry.name}' stands {names[entry.name]} times in this registry")
+            )
         elif distributions[entry.distribution] > 1:
             count = distributions[entry.distribution]
-            clashes.append(Rejected(entry.name, f"distribution '{entry.distribution}' stands {count} times in this registry"))
+            clashes.append(
+                Rejected(entry.name, f"distribution '{entry.distribution}' stands {count} times in this registry")
+            )
         else:
             unique.append(entry)
     return unique, clashes

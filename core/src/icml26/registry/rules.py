@@ -1,4 +1,7 @@
-"""The allow-lists: what a name, a revision, a URL or a path in a registry may look like. Each check returns the value or raises ValueError."""
+"""The allow-lists: what a name, a revision, a URL or a path in a registry may look like.
+
+Each check returns the value (in normal form) or raises ValueError.
+"""
 
 from __future__ import annotations
 
@@ -96,7 +99,9 @@ def commit(value: str) -> str:
 def relative_path(value: str) -> str:
     """A relative path of plain segments that stays below its root."""
     if not re.fullmatch(SUBDIRECTORY_PATTERN, value) or ".." in value.split("/") or len(value) > 200:
-        raise ValueError(f"{shown(value)} is not a plain relative folder such as 'plugins/name' (no '..', no leading '/')")
+        raise ValueError(
+            f"{shown(value)} is not a plain relative folder such as 'plugins/name' (no '..', no leading '/')"
+        )
     return value
 
 
@@ -131,7 +136,9 @@ def git_url(value: str) -> str:
     """The URL of a git repository: ``https://`` (``http://`` on this machine only) or ``ssh://git@host/…``."""
     parts = _plain_url(value, schemes=("https", "http", "ssh"))
     if parts.query or parts.fragment:
-        raise ValueError(f"{shown(value)} has a query or a fragment; give the subdirectory and revision in their own keys")
+        raise ValueError(
+            f"{shown(value)} has a query or a fragment; give the subdirectory and revision in their own keys"
+        )
     if not _URL_PATH.fullmatch(parts.path) or parts.path in ("", "/"):
         raise ValueError(f"{shown(value)} has no plain repository path")
     return value
@@ -162,5 +169,7 @@ def _plain_url(value: str, schemes: tuple[str, ...]) -> SplitResult:
     if not (_HOST.fullmatch(host) or is_loopback(host)):
         raise ValueError(f"{shown(value)} has no plain host name")
     if parts.password is not None or (parts.username is not None and (parts.scheme, parts.username) != ("ssh", "git")):
-        raise ValueError(f"{shown(value)} carries credentials; leave them to git's or the installer's own configuration")
+        raise ValueError(
+            f"{shown(value)} carries credentials; leave them to git's or the installer's own configuration"
+        )
     return parts
