@@ -30,7 +30,7 @@ def wheel_members(
     info = f"{module}-{version}.dist-info"
     members = {
         f"{module}/__init__.py": extra.get("init", ""),
-        f"{module}/plugin.py": extra.get("plugin", ""),
+        f"{module}/plugin.py": extra.get("plugin_code", ""),
         f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {distribution}\nVersion: {version}\n"
         + "".join(f"Requires-Dist: {item}\n" for item in requires),
         f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",

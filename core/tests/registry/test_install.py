@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import re
 import shutil
 import subprocess
@@ -14,7 +13,7 @@ from builders import commit_all, git, make_index, make_project, make_wheel, sha2
 from icml26.errors import EnvironmentError_, UsageError
 from icml26.registry import target as target_module
 from icml26.registry.federation import Federation
-from icml26.registry.install import Options, install, outcome_json, to_uninstall, uninstall
+from icml26.registry.install import Options, install, outcome_rows, to_uninstall, uninstall
 from icml26.registry.reader import parse_registry
 from icml26.registry.target import IndexOptions, Target, this_environment
 
@@ -77,7 +76,7 @@ def test_a_released_wheel_is_installed_from_an_index_over_http(
     (outcome,) = install(["demo"], lab, lambda: target, index_options(url))
     assert (outcome.status, outcome.version, outcome.sha256) == ("installed", "1.0", sha256(wheel))
     assert has(target, "icml26-plugin-demo")
-    assert json.loads(outcome_json([outcome]))["plugins"][0]["distribution"] == "icml26-plugin-demo"
+    assert outcome_rows([outcome])[0]["distribution"] == "icml26-plugin-demo"
 
 
 def test_dependencies_are_resolved_from_the_named_index_and_without_builds(
@@ -349,7 +348,7 @@ def test_a_plugin_that_exits_at_import_is_uninstalled(
     target: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wheel = make_wheel(
-        tmp_path, "icml26-plugin-demo", init="raise SystemExit(3)", plugin="import time; time.sleep(3600)"
+        tmp_path, "icml26-plugin-demo", init="raise SystemExit(3)", plugin_code="import time; time.sleep(3600)"
     )
     subprocess.run(target.install([str(wheel)], IndexOptions(), allow_build=False, upgrade=False), check=True)
     site = inside(target, "import sysconfig; print(sysconfig.get_path('purelib'))")

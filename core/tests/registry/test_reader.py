@@ -39,14 +39,14 @@ def git(url: str = "https://example.org/lab/bad.git", revision: str = COMMIT, ex
 
 
 BAD_ENTRIES = {
-    "name climbs": (entry(name='"../x"'), "is not a name"),
-    "name is an option": (entry(name='"-r"'), "is not a name"),
-    "name in capitals": (entry(name='"Bad"'), "is not a name"),
-    "name of Windows": (entry(name='"nul"'), "reserved name"),
+    "name climbs": (entry(name='"../x"'), "not kebab-case"),
+    "name is an option": (entry(name='"-r"'), "not kebab-case"),
+    "name in capitals": (entry(name='"Bad"'), "not kebab-case"),
+    "name of Windows": (entry(name='"nul"'), "reserved file name"),
     "name of core": (entry(name='"core"'), "reserved name"),
-    "name not ASCII": (entry(name='"\u00fcn\u00ef"'), "is not a name"),
-    "name too long": (entry(name=f'"{"a" * 41}"'), "40 characters"),
-    "NUL in the name": (entry(name='"bad\\u0000"'), "is not a name"),
+    "name not ASCII": (entry(name='"\u00fcn\u00ef"'), "not kebab-case"),
+    "name too long": (entry(name=f'"{"a" * 41}"'), "longer than 40"),
+    "NUL in the name": (entry(name='"bad\\u0000"'), "not kebab-case"),
     "requirements file": (entry(distribution='"-r evil.txt"'), "bare distribution name"),
     "index option": (entry(distribution='"x --index-url=https://evil.example"'), "bare distribution name"),
     "direct reference": (entry(distribution='"x @ file:///etc/passwd"'), "bare distribution name"),

@@ -70,6 +70,14 @@ def project_entry(folder: Path, source: Mapping[str, Any] | None = None) -> dict
     }
 
 
+def wheel_row(path: Path) -> dict[str, str]:
+    """The file name and sha256 of a released wheel; raises InputError when it cannot be read."""
+    try:
+        return {"file": path.name, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror or error})") from error
+
+
 def entry_toml(entry: Mapping[str, Any]) -> str:
     """One entry as a ``[[plugin]]`` table, after it passed the rules that every reader applies; raises InputError."""
     kept = {key: value for key, value in entry.items() if value not in (None, [], (), "", {})}
@@ -97,8 +105,7 @@ def generate(root: Path, *, wheels: Path | None = None) -> str:
     for path in sorted(wheels.glob("*.whl")) if wheels is not None else ():
         distribution = str(canonicalize_name(parse_wheel_filename(path.name)[0]))
         others = [wheel for wheel in released.get(distribution, []) if wheel["file"] != path.name]
-        sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
-        released[distribution] = [*others, {"file": path.name, "sha256": sha256}]
+        released[distribution] = [*others, wheel_row(path)]
     entries = []
     for pyproject in sorted(root.glob("plugins/*/pyproject.toml")):
         made = project_entry(pyproject.parent)

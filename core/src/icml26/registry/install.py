@@ -5,17 +5,17 @@ Everything is judged before the first process starts, and every file before an i
 
 from __future__ import annotations
 
-import json
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from importlib import metadata
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
+from icml26.distributions import scan
 from icml26.errors import EnvironmentError_, UsageError
-from icml26.hookspecs import CORE_API, ENTRY_POINT_GROUP
+from icml26.hookspecs import CORE_API
 from icml26.registry.federation import Federation
 from icml26.registry.model import GitSource, PathSource, PluginEntry
 from icml26.registry.obtain import Ready, prepare
@@ -113,11 +113,11 @@ def installed_version(distribution: str) -> str | None:
 def installed_plugins() -> dict[str, set[str]]:
     """Distributions with an entry point in group ``icml26``: normalised name to entry-point names. No plugin code runs."""
     found: dict[str, set[str]] = {}
-    for distribution in metadata.distributions():
-        name = distribution.metadata["Name"]
-        points = [point.name for point in distribution.entry_points if point.group == ENTRY_POINT_GROUP]
-        if name and points:
-            found.setdefault(str(canonicalize_name(name)), set()).update(points)
+    seen = scan()
+    for distribution in seen.distributions:
+        found.setdefault(distribution.name, set()).add(distribution.entry_point)
+    for fault in seen.faults:
+        found.setdefault(fault.distribution, set()).add(fault.plugin)
     return found
 
 
@@ -172,8 +172,6 @@ def _shown(ready: Iterable[Ready]) -> list[str]:
     return [f"{item.listed.entry.distribution} {item.version or 'from ' + item.source}" for item in ready]
 
 
-def outcome_json(outcomes: Iterable[Outcome]) -> str:
-    """The document of ``install --json``."""
-    fields = ("plugin", "distribution", "version", "source", "status", "sha256")
-    rows = [{name: getattr(outcome, name) for name in fields} for outcome in outcomes]
-    return json.dumps({"schema": "icml26.install/1", "plugins": rows}, indent=1)
+def outcome_rows(outcomes: Iterable[Outcome]) -> list[dict[str, str | None]]:
+    """The rows of ``install --json``."""
+    return [asdict(outcome) for outcome in outcomes]

@@ -7,11 +7,12 @@ from typing import Annotated, Any, Literal, TypeAlias
 from packaging.utils import canonicalize_name, parse_wheel_filename
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
+from icml26.names import MAX_LENGTH
 from icml26.registry import rules
 
 SCHEMA = 1
 
-PluginName = Annotated[str, StringConstraints(max_length=rules.NAME_LIMIT), AfterValidator(rules.plugin_name)]
+PluginName = Annotated[str, Field(json_schema_extra={"maxLength": MAX_LENGTH}), AfterValidator(rules.plugin_name)]
 EntryName = Annotated[str, AfterValidator(rules.entry_name)]
 TaskName = Annotated[str, AfterValidator(rules.task_name)]
 DistributionName = Annotated[str, AfterValidator(rules.distribution_name)]

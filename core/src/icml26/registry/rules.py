@@ -13,17 +13,14 @@ from urllib.parse import SplitResult, urlsplit
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 
-NAME_PATTERN = r"^[a-z0-9]+(-[a-z0-9]+)*$"
-TASK_PATTERN = r"^[a-z0-9]+(-[a-z0-9]+)*(\.[a-z0-9]+(-[a-z0-9]+)*)+$"
+from icml26.names import name_problem, task_problem
+
 DISTRIBUTION_PATTERN = r"^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$"
 SHA256_PATTERN = r"^[0-9a-f]{64}$"
 REVISION_PATTERN = r"^([0-9a-f]{40}|[0-9a-f]{64})$"
 SUBDIRECTORY_PATTERN = r"^[A-Za-z0-9_][A-Za-z0-9._-]*(/[A-Za-z0-9_][A-Za-z0-9._-]*)*$"
 
-NAME_LIMIT = 40
-RESERVED_NAMES = frozenset(
-    {"con", "prn", "aux", "nul", *(f"com{i}" for i in range(10)), *(f"lpt{i}" for i in range(10)), "core", "icml26"}
-)
+RESERVED_NAMES = frozenset(("core", "icml26"))
 _URL_PATH = re.compile(r"[A-Za-z0-9._~/%+-]*")
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")
 
@@ -36,26 +33,21 @@ def shown(value: object, limit: int = 60) -> str:
 
 def plugin_name(value: str) -> str:
     """A plugin's (or registry's) short name: kebab-case, at most 40 characters, portable as a file name."""
-    if not re.fullmatch(NAME_PATTERN, value) or not value.isascii():
-        raise ValueError(f"{shown(value)} is not a name: lower-case letters, digits and single hyphens are allowed")
-    if len(value) > NAME_LIMIT:
-        raise ValueError(f"{shown(value)} has {len(value)} characters; at most {NAME_LIMIT} are allowed")
+    entry_name(value)
     if value in RESERVED_NAMES:
         raise ValueError(f"{shown(value)} is a reserved name")
     return value
 
 
-def task_name(value: str) -> str:
-    """A task's name, ``field.noun``."""
-    if not re.fullmatch(TASK_PATTERN, value) or len(value) > 2 * NAME_LIMIT:
-        raise ValueError(f"{shown(value)} is not a task name such as 'forecasting.backdoor-defense'")
+def entry_name(value: str) -> str:
+    """The name of a method or dataset; it need not be free as a plugin's name."""
+    _raise(name_problem(value), value)
     return value
 
 
-def entry_name(value: str) -> str:
-    """The name of a method, kebab-case and at most 40 characters; it need not be a free plugin name."""
-    if not re.fullmatch(NAME_PATTERN, value) or len(value) > NAME_LIMIT:
-        raise ValueError(f"{shown(value)} is not a kebab-case name of at most {NAME_LIMIT} characters")
+def task_name(value: str) -> str:
+    """A task's name, ``field.noun``."""
+    _raise(task_problem(value), value)
     return value
 
 
@@ -151,6 +143,11 @@ def printable(value: str, limit: int = 500) -> str:
     if any(unicodedata.category(char) in ("Cc", "Cf", "Cs", "Co", "Cn") for char in value):
         raise ValueError(f"{shown(value)} has control or invisible characters")
     return value
+
+
+def _raise(problem: str | None, value: str) -> None:
+    if problem is not None:
+        raise ValueError(problem.replace(repr(value), shown(value)))
 
 
 def _plain_url(value: str, schemes: tuple[str, ...]) -> SplitResult:
