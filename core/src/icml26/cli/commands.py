@@ -26,6 +26,11 @@ SECTIONS: dict[str, dict[str, Command]] = {
     },
     "Look after plugins": {
         "check-plugin": Command("icml26.cli.check_plugin:check_plugin", "Check that a plugin keeps the contracts"),
+        "search": Command("icml26.cli.search:search", "Plugins that can be installed, from the registries"),
+        "info": Command("icml26.cli.search:info", "What the registries say about a plugin"),
+        "install": Command("icml26.cli.install:install", "Install plugins that a registry lists"),
+        "uninstall": Command("icml26.cli.install:uninstall", "Uninstall plugins, broken ones too"),
+        "registry": Command("icml26.cli.registry:registry", "Add, remove, list, check registries of plugins"),
         "doctor": Command("icml26.cli.doctor:doctor", "What is wrong with this installation, and how to mend it"),
     },
 }
