@@ -45,7 +45,9 @@ def store(tmp_path: Path) -> Any:
 
 def test_a_record_comes_back_identical_whatever_its_numbers(store: Store, tmp_path: Path) -> None:
     values = {"nan": math.nan, "inf": math.inf, "minus": -math.inf, "tiny": 5e-324, "third": 1 / 3}
-    given = record(metrics={name: metric_entry(value) for name, value in values.items()}, info={"text": "\ud7ff “ü” \x00"})
+    given = record(
+        metrics={name: metric_entry(value) for name, value in values.items()}, info={"text": "\ud7ff “ü” \x00"}
+    )
     store.ingest(given, tmp_path)
     with Store.open(store.path, readonly=True) as reader:
         found = reader.find(["k"])["k"]
