@@ -13,3 +13,11 @@ sys.path.insert(0, str(Path(__file__).parent))
 @pytest.fixture(autouse=True)
 def _own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ICML26_HOME", str(tmp_path_factory.mktemp("home")))
+
+
+@pytest.fixture(scope="session")
+def lab_python(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The interpreter of an environment in which the lab plugin is installed."""
+    from lab_environment import make_environment
+
+    return str(make_environment(tmp_path_factory.mktemp("lab") / "environment"))

@@ -163,6 +163,8 @@ class Database:
 
     def _prepare(self) -> None:
         connection = self._connection
+        if self._tables():
+            self._check()  # before anything is changed in a file that may not be ours
         network = is_network_file_system(self.path.parent)
         mode = "delete" if network else "wal"
         current = str(self._retry(lambda: connection.execute("PRAGMA journal_mode"), _WAIT_SECONDS).fetchone()[0])
@@ -185,9 +187,6 @@ class Database:
         self._retry(lambda: connection.execute("BEGIN IMMEDIATE"), _WAIT_SECONDS)
         try:
             version = int(connection.execute("PRAGMA user_version").fetchone()[0])
-            tables = int(connection.execute("SELECT count(*) FROM sqlite_master WHERE type = 'table'").fetchone()[0])
-            if version == 0 and tables:
-                raise StoreError(f"{self.path}: a database of another program; use --store FILE for a new one")
             if version and backup:
                 self._back_up(version)
             for script in MIGRATIONS[version:]:
@@ -216,6 +215,9 @@ class Database:
             copy.close()
             source.close()
             temporary.unlink(missing_ok=True)
+
+    def _tables(self) -> int:
+        return int(self.read("SELECT count(*) FROM sqlite_master WHERE type = 'table'").fetchone()[0])
 
     def _check(self) -> None:
         application = int(self.read("PRAGMA application_id").fetchone()[0])

@@ -111,3 +111,27 @@ def cores() -> int:
 def threads_for(workers: int) -> int:
     """Threads a worker: cores ÷ workers, at least one."""
     return max(1, cores() // max(1, workers))
+
+
+def open_executor(spec: str, *, workers: int, folder: Path, options: dict[str, Any] | None = None) -> Executor:
+    """The executor that ``--executor`` names: ``local``, ``dask:ADDRESS`` or ``slurm``.
+
+    ``workers`` is ``--jobs``; ``folder`` (below the runs folder) holds what Dask and Slurm need beside the runs; ``options``
+    are submitit's parameters. Raises UsageError for another name, EnvironmentError_ when it cannot be used here.
+    """
+    from icml26.errors import UsageError
+
+    name, _, address = spec.partition(":")
+    if name == "local" and not address:
+        from icml26.executors.local import LocalExecutor
+
+        return LocalExecutor(workers)
+    if name == "dask" and address:
+        from icml26.executors.dask import DaskExecutor
+
+        return DaskExecutor(address, folder)
+    if name == "slurm" and not address:
+        from icml26.executors.slurm import SlurmExecutor
+
+        return SlurmExecutor(folder, slots=workers, parameters=options)
+    raise UsageError(f"--executor {spec!r}; allowed: local, dask:ADDRESS (e.g. dask:tcp://10.0.0.1:8786), slurm")

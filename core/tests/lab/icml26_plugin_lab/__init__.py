@@ -1,0 +1,1 @@
+"""A plugin whose method does what tests of executors need: nothing, or every sort of harm."""
