@@ -1,0 +1,166 @@
+"""What every private linear model shares: checks, bounds, noise, the user's units, the report."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from icml26_plugin_ihm.bounds import Bounds, PrivacyLeakWarning, XBound, YBound, check_bounds, resolve_bounds
+from icml26_plugin_ihm.noise import NoiseSource, NumpyNoise, SecureNoise
+from icml26_plugin_ihm.report import Plan, PrivacyReport, privacy_report
+from icml26_plugin_ihm.rows import Batches, BoundedRows, Moments
+
+RandomState = int | np.random.Generator | np.random.RandomState | None
+
+
+def as_generator(random_state: RandomState) -> np.random.Generator:
+    """A NumPy generator from what scikit-learn calls a random state; None takes fresh entropy."""
+    if isinstance(random_state, np.random.Generator):
+        return random_state
+    if isinstance(random_state, np.random.RandomState):
+        return np.random.default_rng(random_state.randint(0, 2**32, size=4, dtype=np.uint32))
+    return np.random.default_rng(random_state)
+
+
+def check_budget(epsilon: float, delta: float | None, n: int) -> tuple[float, float]:
+    """(epsilon, delta) with delta defaulting to 1/n^2; `ValueError` when out of range, a warning when delta > 1/n."""
+    if not (isinstance(epsilon, int | float | np.number) and math.isfinite(epsilon) and epsilon > 0):
+        raise ValueError(f"epsilon must be positive and finite, got {epsilon!r}")
+    delta = 1.0 / n**2 if delta is None else delta
+    if not (isinstance(delta, int | float | np.number) and 0.0 < delta < 1.0):
+        raise ValueError(f"delta must lie strictly between 0 and 1, got {delta!r}")
+    if delta > 1.0 / n:
+        warnings.warn(
+            f"delta={delta:g} exceeds 1/n={1 / n:g}: a mechanism that publishes random rows would meet it", stacklevel=4
+        )
+    return float(epsilon), float(delta)
+
+
+def check_count(value: object, name: str, least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}")
+
+
+class Fit(NamedTuple):
+    """What a mechanism released: coefficients (d,) of the bounded problem, and the plan they were released under."""
+
+    theta: NDArray[np.float64]
+    plan: Plan
+
+
+class PrivateLinearModel(RegressorMixin, BaseEstimator):
+    """What all private linear models share: bounds, noise, units, report. Subclasses say how theta is released."""
+
+    epsilon: float
+    delta: float | None
+    x_bound: XBound
+    y_bound: YBound
+    fit_intercept: bool
+    clip_inputs: bool
+    random_state: RandomState
+    secure: bool
+    chunk_rows: int | None
+    diagnostics: bool
+
+    def _release(
+        self, rows: BoundedRows, moments: Moments, epsilon: float, delta: float, noise: NoiseSource
+    ) -> Fit:  # pragma: no cover
+        raise TypeError(f"{type(self).__name__} is a base class")
+
+    def _check_parameters(self) -> None:
+        check_bounds(self.x_bound, self.y_bound)
+        if self.secure and self.random_state is not None:
+            raise ValueError("secure=True draws from the operating system and takes no seed; leave random_state=None")
+        if self.chunk_rows is not None:
+            check_count(self.chunk_rows, "chunk_rows", 1)
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Fit to X (n, d) and y (n,), n >= 2. Each call spends the budget (epsilon, delta) of these rows once more.
+
+        Raises `ValueError` for values that are not finite, bad parameters, or, with `clip_inputs=False`, rows beyond
+        the bounds.
+        """
+        self._check_parameters()
+        checked = validate_data(self, X, y, dtype=[np.float64, np.float32], y_numeric=True, ensure_min_samples=2)
+        rows, labels = np.asarray(checked[0]), np.asarray(checked[1])
+        bounds = resolve_bounds(rows, labels, self.x_bound, self.y_bound)
+        return self._fit(lambda: [(rows, labels)], rows.shape[1], bounds)
+
+    def fit_stream(self, batches: Batches, n_features: int) -> Self:
+        """Fit to rows that are never in memory at once.
+
+        `batches()` is called once a pass and yields (X (m, n_features), y (m,)), the same rows each time. Bounds must be
+        numbers.
+        """
+        self._check_parameters()
+        check_count(n_features, "n_features", 1)
+        if self.x_bound == "data" or self.y_bound == "data":
+            raise ValueError("fit_stream needs x_bound and y_bound as numbers")
+        nothing = np.empty((0, n_features))
+        self.n_features_in_ = n_features
+        return self._fit(batches, n_features, resolve_bounds(nothing, nothing[:, 0], self.x_bound, self.y_bound))
+
+    def _fit(self, batches: Batches, n_features: int, bounds: Bounds) -> Self:
+        rows = BoundedRows(
+            batches,
+            n_features,
+            bounds,
+            intercept=self.fit_intercept,
+            clip=self.clip_inputs,
+            chunk_rows=self.chunk_rows,
+        )
+        moments = rows.moments()
+        if moments.n < 2:
+            raise ValueError(f"n_samples = {moments.n}: at least 2 rows are needed")
+        epsilon, delta = check_budget(self.epsilon, self.delta, moments.n)
+        if moments.n < rows.d:
+            warnings.warn(
+                f"{moments.n} rows for {rows.d} coefficients: still private, but the noise will dominate", stacklevel=3
+            )
+        noise: NoiseSource = SecureNoise() if self.secure else NumpyNoise(as_generator(self.random_state))
+        theta, plan = self._release(rows, moments, epsilon, delta, noise)
+        self.plan_ = plan
+        self.privacy_report_: PrivacyReport = privacy_report(
+            plan, bounds_from_data=bounds.from_data, secure_noise=self.secure
+        )
+        self._set_coefficients(theta, bounds)
+        if self.diagnostics:
+            self._diagnose(rows, moments, theta)
+        return self
+
+    def _set_coefficients(self, theta: NDArray[np.float64], bounds: Bounds) -> None:
+        """From the bounded problem back to the user's units."""
+        centre, half_width = bounds.label_frame(self.fit_intercept)
+        if self.fit_intercept:
+            self.coef_ = half_width * math.sqrt(0.5) * theta[:-1] / bounds.x
+            self.intercept_ = float(centre + half_width * math.sqrt(0.5) * theta[-1])
+        else:
+            self.coef_, self.intercept_ = half_width * theta / bounds.x, 0.0
+
+    def _diagnose(self, rows: BoundedRows, moments: Moments, theta: NDArray[np.float64]) -> None:
+        warnings.warn("diagnostics_ is computed from private data: do not publish it", PrivacyLeakWarning, stacklevel=4)
+        eigenvalues = np.linalg.eigvalsh(moments.gram)
+        self.diagnostics_: dict[str, float] = {
+            "least_eigenvalue": max(0.0, float(eigenvalues[0])),
+            "largest_eigenvalue": float(eigenvalues[-1]),
+            "clipped_rows": moments.outside / moments.n,
+            "clipped_residuals": float(rows.clipped_fraction(theta[None])[0]),
+        }
+
+    def predict(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Predicted labels (n,) of X (n, d), in the units of y."""
+        check_is_fitted(self)
+        rows = np.asarray(validate_data(self, X, reset=False, dtype=[np.float64, np.float32]))
+        return np.asarray(rows @ self.coef_ + self.intercept_, dtype=np.float64)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        # The common tests fit tens of rows with unit bounds: noise rules there, as it must.
+        tags.regressor_tags.poor_score = True
+        return tags
