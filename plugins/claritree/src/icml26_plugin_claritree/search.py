@@ -68,6 +68,9 @@ class Engine(Protocol[B]):
 
     problem: SearchProblem
 
+    def with_ridge(self, ridge: float) -> Engine[B]:
+        """The same engine with another kappa', sharing what does not depend on it."""
+
     def root(self) -> B:
         """The box of all rows."""
 

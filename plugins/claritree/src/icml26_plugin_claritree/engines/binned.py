@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -31,7 +33,16 @@ class BinnedEngine:
         self._codes = np.ascontiguousarray(problem.codes)
         self._offsets = problem.offsets
         self._moments = kernels.pack_moments(problem.design, problem.target)
-        self._ridge = (float(problem.ridge), INTERCEPT_JITTER, RELATIVE_PIVOT)
+
+    @property
+    def _ridge(self) -> tuple[float, float, float]:
+        return float(self.problem.ridge), INTERCEPT_JITTER, RELATIVE_PIVOT
+
+    def with_ridge(self, ridge: float) -> BinnedEngine:
+        """The same engine with another kappa'."""
+        other = copy.copy(self)
+        other.problem = replace(self.problem, ridge=ridge)
+        return other
 
     def root(self) -> MomentBox:
         """The box of all rows."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -36,7 +37,16 @@ class Rank1Engine:
         self._n_threads = n_threads
         self._design = np.ascontiguousarray(problem.design)
         self._codes = np.ascontiguousarray(problem.codes)
-        self._ridge = (float(problem.ridge), INTERCEPT_JITTER, RELATIVE_PIVOT)
+
+    @property
+    def _ridge(self) -> tuple[float, float, float]:
+        return float(self.problem.ridge), INTERCEPT_JITTER, RELATIVE_PIVOT
+
+    def with_ridge(self, ridge: float) -> Rank1Engine:
+        """The same engine with another kappa'."""
+        other = copy.copy(self)
+        other.problem = replace(self.problem, ridge=ridge)
+        return other
 
     def root(self) -> FactorBox:
         """The box of all rows."""

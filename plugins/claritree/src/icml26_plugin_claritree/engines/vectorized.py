@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import copy
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +40,12 @@ class NumpyEngine:
     def __init__(self, problem: SearchProblem) -> None:
         self.problem = problem
         self._moments = pack_moments(problem.design, problem.target)
+
+    def with_ridge(self, ridge: float) -> NumpyEngine:
+        """The same engine with another kappa'."""
+        other = copy.copy(self)
+        other.problem = replace(self.problem, ridge=ridge)
+        return other
 
     def root(self) -> MomentBox:
         """The box of all rows."""
