@@ -42,10 +42,12 @@ _CHOICES = {
 def require_number(name: str, value: Any, *, least: float, integral: bool = False) -> None:
     kind = numbers.Integral if integral else numbers.Real
     if isinstance(value, bool) or not isinstance(value, kind) or not np.isfinite(float(value)) or float(value) < least:
-        raise ValueError(f"{name} must be {'an integer' if integral else 'a finite number'} of at least {least:g}, got {value!r}")
+        raise ValueError(
+            f"{name} must be {'an integer' if integral else 'a finite number'} of at least {least:g}, got {value!r}"
+        )
 
 
-class TreeEstimator(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+class TreeEstimator(RegressorMixin, BaseEstimator):
     """What the regressor and its cross-validated form share: checked inputs, and the fitted tree's uses."""
 
     def _check_common(self) -> None:
@@ -66,12 +68,12 @@ class TreeEstimator(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def _check_inputs(self, X: ArrayLike, y: ArrayLike) -> tuple[FloatArray, FloatArray]:
         X, y = validate_data(self, X, y, dtype=np.float64, ensure_all_finite=False, y_numeric=True)
-        y = np.asarray(y, dtype=np.float64)
-        self._refuse_not_finite(X)
-        bad = np.flatnonzero(~np.isfinite(y))
+        inputs, target = np.asarray(X), np.asarray(y, dtype=np.float64)
+        self._refuse_not_finite(inputs)
+        bad = np.flatnonzero(~np.isfinite(target))
         if bad.size:
-            raise ValueError(f"Input y contains {_what(y[bad[0]])} in row {bad[0]}: remove or impute such rows")
-        return X, y
+            raise ValueError(f"Input y contains {_what(target[bad[0]])} in row {bad[0]}: remove or impute such rows")
+        return inputs, target
 
     def _refuse_not_finite(self, X: FloatArray) -> None:
         if np.isfinite(X.sum()) or np.isfinite(X).all():
@@ -105,7 +107,9 @@ class TreeEstimator(RegressorMixin, BaseEstimator):  # type: ignore[misc]
             elif isinstance(column, numbers.Integral) and not isinstance(column, bool) and 0 <= column < len(names):
                 found.append(int(column))
             else:
-                raise ValueError(f"{option}: there is no column {column!r} among {names if len(names) <= 20 else len(names)}")
+                raise ValueError(
+                    f"{option}: there is no column {column!r} among {names if len(names) <= 20 else len(names)}"
+                )
         return tuple(dict.fromkeys(found))
 
     def _prepare(self, X: FloatArray, y: FloatArray, n_threads: int) -> Prepared:
@@ -147,7 +151,9 @@ class TreeEstimator(RegressorMixin, BaseEstimator):  # type: ignore[misc]
         self.timed_out_ = grown.timed_out
         if self.leaf == "linear" and not prepared.columns.continuous:
             warnings.warn(
-                "no column of X is continuous (binary columns only split): the leaves are constants", UserWarning, stacklevel=3
+                "no column of X is continuous (binary columns only split): the leaves are constants",
+                UserWarning,
+                stacklevel=3,
             )
         if grown.timed_out:
             warnings.warn(
@@ -165,19 +171,17 @@ class TreeEstimator(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     def _check_predict(self, X: ArrayLike) -> FloatArray:
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, ensure_all_finite=False, reset=False)
-        self._refuse_not_finite(X)
-        return X
+        inputs = np.asarray(validate_data(self, X, dtype=np.float64, ensure_all_finite=False, reset=False))
+        self._refuse_not_finite(inputs)
+        return inputs
 
     def predict(self, X: ArrayLike) -> FloatArray:
         """Predictions (m,) for X (m, n_features), float64."""
-        X = self._check_predict(X)
-        return self.tree_.predict(X, self.clip_predictions)
+        return self.tree_.predict(self._check_predict(X), self.clip_predictions)
 
     def apply(self, X: ArrayLike) -> NDArray[np.int64]:
         """Number of the leaf of each row of X, (m,), 0 to n_leaves_ - 1 from left to right."""
-        X = self._check_predict(X)
-        return self.tree_.apply(X)
+        return self.tree_.apply(self._check_predict(X))
 
     def export_text(self, feature_names: Sequence[str] | None = None, digits: int = 4) -> str:
         """The tree as indented text: the condition of each cut, and the equation, rows and error of each leaf."""

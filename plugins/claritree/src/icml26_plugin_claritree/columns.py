@@ -18,8 +18,8 @@ SMALLEST_STD = 1e-12  # a column that varies less than this is left unscaled
 class Columns:
     """Roles of the input columns, and the standardisation of the continuous ones.
 
-    Split columns are numbered in the order of the input columns; a categorical column takes one split column for each of its codes (an
-    indicator "column == code"), or none when categories are ignored.
+    Split columns are numbered in the order of the input columns; a categorical column takes one split column for each
+    of its codes (an indicator "column == code"), or none when categories are ignored.
     """
 
     n_inputs: int

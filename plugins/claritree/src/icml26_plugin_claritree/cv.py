@@ -22,20 +22,20 @@ FloatArray = NDArray[np.float64]
 class CLARITreeCV(TreeEstimator):
     """`CLARITreeRegressor` with `lambda_` and `kappa` chosen by the mean validation R2 of a cross-validation.
 
-    The whole path of lambdas costs little more than one fit: greedy completions do not depend on lambda except for what is pruned, so
-    each candidate is completed once for all of them. Bins and moments are shared by all settings of a fold.
+    The whole path of lambdas costs little more than one fit: greedy completions do not depend on lambda except for
+    what is pruned, so each candidate is completed once for all of them. Bins and moments are shared by all settings
+    of a fold.
 
-    Args:
-        lambdas, kappas: the grid, the paper's by default. Of equal settings the one with the larger lambda, then kappa, wins.
-        cv: number of folds (shuffled by `random_state`; at most one row a fold), or a splitter of scikit-learn.
-        random_state: seed of the shuffle; paper 42.
-        The other options are those of `CLARITreeRegressor`; `n_jobs` threads share the folds and kappas.
+    Args: lambdas, kappas: the grid, the paper's by default. Of equal settings the one with the larger lambda, then
+        kappa, wins. cv: number of folds (shuffled by `random_state`; at most one row a fold), or a splitter of
+        scikit-learn. random_state: seed of the shuffle; paper 42. The other options are those of
+        `CLARITreeRegressor`; `n_jobs` threads share the folds and kappas.
 
-    Attributes:
-        best_lambda_, best_kappa_, best_score_: the chosen setting and its mean validation R2.
-        cv_results_: dict with `lambda_`, `kappa` (settings,), `mean_test_score`, `std_test_score`, `n_leaves` (settings,) and
-            `split_test_score` (settings, folds).
-        best_estimator_: the `CLARITreeRegressor` of that setting, refitted to all rows; its attributes stand here as well.
+    Attributes: best_lambda_, best_kappa_, best_score_: the chosen setting and its mean validation R2. cv_results_:
+        dict with `lambda_`, `kappa` (settings,), `mean_test_score`, `std_test_score`, `n_leaves` (settings,) and
+        `split_test_score` (settings, folds).
+        best_estimator_: the `CLARITreeRegressor` of that setting, refitted to all rows; its attributes stand here as
+        well.
     """
 
     def __init__(
@@ -87,12 +87,12 @@ class CLARITreeCV(TreeEstimator):
                 raise ValueError(f"{name} is empty: give at least one value")
             for value in values:
                 require_number(name, value, least=0.0)
-        X, y = self._check_inputs(X, y)
+        inputs, target = self._check_inputs(X, y)
         lambdas = sorted(map(float, self.lambdas), reverse=True)
         kappas = sorted(map(float, self.kappas), reverse=True)
-        folds = list(self._folds(X.shape[0]).split(X, y))
+        folds = list(self._folds(inputs.shape[0]).split(inputs, target))
         n_threads = effective_n_jobs(self.n_jobs)
-        cells = self._cells(X, y, folds, lambdas, kappas, n_threads)
+        cells = self._cells(inputs, target, folds, lambdas, kappas, n_threads)
         scores = np.array([[cell[0] for cell in row] for row in cells])  # (folds, kappas, lambdas)
         leaves = np.array([[cell[1] for cell in row] for row in cells])
         mean = scores.mean(axis=0).T  # (lambdas, kappas)
@@ -108,7 +108,7 @@ class CLARITreeCV(TreeEstimator):
             "n_leaves": leaves.mean(axis=0).T.ravel(),
             "split_test_score": scores.transpose(2, 1, 0).reshape(-1, len(folds)),
         }
-        self._refit(X, y, n_threads)
+        self._refit(inputs, target, n_threads)
         return self
 
     def _folds(self, n: int) -> Any:
@@ -120,7 +120,13 @@ class CLARITreeCV(TreeEstimator):
         return check_cv(self.cv)
 
     def _cells(
-        self, X: FloatArray, y: FloatArray, folds: Sequence[tuple[Any, Any]], lambdas: list[float], kappas: list[float], n_threads: int
+        self,
+        X: FloatArray,
+        y: FloatArray,
+        folds: Sequence[tuple[Any, Any]],
+        lambdas: list[float],
+        kappas: list[float],
+        n_threads: int,
     ) -> list[list[tuple[list[float], list[int]]]]:
         """(validation R2, leaves) of every lambda, by fold and kappa."""
 
@@ -139,7 +145,9 @@ class CLARITreeCV(TreeEstimator):
         return [flat[i : i + len(kappas)] for i in range(0, len(flat), len(kappas))]
 
     def _refit(self, X: FloatArray, y: FloatArray, n_threads: int) -> None:
-        shared = {k: v for k, v in self.get_params(deep=False).items() if k not in ("lambdas", "kappas", "cv", "random_state")}
+        shared = {
+            k: v for k, v in self.get_params(deep=False).items() if k not in ("lambdas", "kappas", "cv", "random_state")
+        }
         estimator = CLARITreeRegressor(lambda_=self.best_lambda_, kappa=self.best_kappa_, **shared)
         estimator.n_features_in_ = self.n_features_in_
         if hasattr(self, "feature_names_in_"):

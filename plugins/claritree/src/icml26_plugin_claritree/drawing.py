@@ -18,7 +18,11 @@ LEVEL = 46  # between the bottom of a box and the top of its children
 
 def _leaf_lines(tree: Tree, node: int, names: Sequence[str], digits: int) -> list[str]:
     leaf = int(tree.leaf[node])
-    lines = [f"leaf {leaf}", f"n = {tree.n[node]}, RMSE = {np.sqrt(tree.mse[leaf]):.{digits}g}", f"y = {tree.intercept[leaf]:.{digits}g}"]
+    lines = [
+        f"leaf {leaf}",
+        f"n = {tree.n[node]}, RMSE = {np.sqrt(tree.mse[leaf]):.{digits}g}",
+        f"y = {tree.intercept[leaf]:.{digits}g}",
+    ]
     for j, value in zip(tree.columns.continuous, tree.coef[leaf], strict=True):
         if value != 0.0:
             lines.append(f"  {'-' if value < 0 else '+'} {abs(value):.{digits}g} {names[j]}")
@@ -54,7 +58,8 @@ def tree_svg(tree: Tree, names: Sequence[str], digits: int = 3) -> str:
                 x1, y1, x2, y2 = centre[node], top[node] + height[node], centre[child], top[child]
                 parts.append(f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" stroke="#8a8f98"/>')
                 parts.append(
-                    f'<text x="{(x1 + x2) / 2:.1f}" y="{(y1 + y2) / 2 - 3:.1f}" text-anchor="middle" fill="#5b6270">{label}</text>'
+                    f'<text x="{(x1 + x2) / 2:.1f}" y="{(y1 + y2) / 2 - 3:.1f}" text-anchor="middle" '
+                    f'fill="#5b6270">{label}</text>'
                 )
     for node, lines in texts.items():
         parts.extend(_box(node, tree, lines, centre[node] - width[node] / 2, top[node], width[node], height[node]))
@@ -67,11 +72,14 @@ def _box(node: int, tree: Tree, lines: Sequence[str], x: float, y: float, width:
     if tree.feature[node] == LEAF:
         share = tree.n[node] / tree.n[0]
         fill = f"rgb({round(240 - 60 * share)},{round(247 - 20 * share)},255)"
-    parts = [f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" rx="5" fill="{fill}" stroke="#3b4252"/>']
+    parts = [
+        f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" rx="5" fill="{fill}" stroke="#3b4252"/>'
+    ]
     for i, line in enumerate(lines):
         weight = ' font-weight="bold"' if i == 0 else ""
         parts.append(
-            f'<text x="{x + PADDING:.1f}" y="{y + PADDING + 11 + LINE * i:.1f}" xml:space="preserve" fill="#1f2430"{weight}>{escape(line)}</text>'
+            f'<text x="{x + PADDING:.1f}" y="{y + PADDING + 11 + LINE * i:.1f}" xml:space="preserve" '
+            f'fill="#1f2430"{weight}>{escape(line)}</text>'
         )
     return parts
 

@@ -25,33 +25,34 @@ PAPER_KAPPAS = (0.1, 0.01, 0.001, 1e-4, 1e-5)
 class CLARITreeRegressor(TreeEstimator):
     """Sparse regression tree with a ridge model in each leaf, found by lookahead search (CLARITree, ICML 2026).
 
-    Minimises ``sum over leaves of (squared error + n kappa ||beta||^2 + lambda_ TSS)`` over binary trees: each cut of the tree is
-    chosen by completing both of its sides greedily down to the full depth. Columns whose values are all 0 or 1 only split; all others
-    are standardised, split, and enter the leaf models.
+    Minimises ``sum over leaves of (squared error + n kappa ||beta||^2 + lambda_ TSS)`` over binary trees: each cut of
+    the tree is chosen by completing both of its sides greedily down to the full depth. Columns whose values are all 0
+    or 1 only split; all others are standardised, split, and enter the leaf models.
 
-    Args:
-        depth: greatest number of cuts from the root to a leaf, 0 to 20; paper 4.
-        lambda_: price of a leaf as a share of the total sum of squares, >= 0.
-        kappa: ridge penalty a training row on the leaf coefficients of standardised columns, >= 0; the same in every leaf.
-        n_thresholds: candidate thresholds a column, or "full" for all midpoints; paper 20.
-        thresholds_strategy: "quantile" or "uniform" (centres of bins of equal width).
-        min_leaf_node_size: least number of training rows of a leaf; 0 for the paper's ``max(1, 5 * number of continuous columns)``.
-        leaf: "linear", or "constant" for the paper's variant with constant leaves.
-        engine: "auto" ("binned" where Numba is installed, else "numpy"), "binned", "rank1" (the paper's Cholesky updates), "numpy".
-            All find the same tree.
+    Args: depth: greatest number of cuts from the root to a leaf, 0 to 20; paper 4. lambda_: price of a leaf as a
+        share of the total sum of squares, >= 0. kappa: ridge penalty a training row on the leaf coefficients of
+        standardised columns, >= 0; the same in every leaf. n_thresholds: candidate thresholds a column, or "full" for
+        all midpoints; paper 20. thresholds_strategy: "quantile" or "uniform" (centres of bins of equal width).
+        min_leaf_node_size: least number of training rows of a leaf; 0 for the paper's ``max(1, 5 * number of
+        continuous columns)``. leaf: "linear", or "constant" for the paper's variant with constant leaves. engine:
+        "auto" ("binned" where Numba is installed, else "numpy"), "binned", "rank1" (the paper's Cholesky updates),
+        "numpy". All find the same tree.
         search: "lookahead", or "greedy" for the baseline with the same objective.
         categorical: columns (numbers or names) of integer codes: not in the leaves, and not split on as numbers.
-        categorical_encoding: "one-hot" splits on "column == code"; "ignore" leaves the columns out, as the authors' program does.
-        candidate_features: columns whose cuts are looked ahead from, all when None. The greedy cut is always tried as well.
+        categorical_encoding: "one-hot" splits on "column == code"; "ignore" leaves the columns out, as the authors'
+        program does.
+        candidate_features: columns whose cuts are looked ahead from, all when None. The greedy cut is always tried as
+        well.
         top_k: look ahead only from this many cuts of each node, best one-step loss first; all when None (the paper).
-        clip_predictions: keep predictions within the training targets of the "leaf" or of all of "train"; None for the paper's.
+        clip_predictions: keep predictions within the training targets of the "leaf" or of all of "train"; None for
+        the paper's.
         n_jobs: threads of the search, -1 for all cores, None for 1.
-        time_limit: seconds for the search; afterwards the rest of the tree is completed greedily, and `timed_out_` is set.
+        time_limit: seconds for the search; afterwards the rest of the tree is completed greedily, and `timed_out_` is
+        set.
 
-    Attributes:
-        tree_: the fitted `Tree`: cuts, coefficients in the units of the data, rows and errors of the leaves.
-        objective_: the objective reached, in squared units of y. tss_: total sum of squares of y.
-        n_leaves_: number of leaves. threshold_pool_: candidate thresholds of every split column. timed_out_: see `time_limit`.
+    Attributes: tree_: the fitted `Tree`: cuts, coefficients in the units of the data, rows and errors of the leaves.
+        objective_: the objective reached, in squared units of y. tss_: total sum of squares of y. n_leaves_: number
+        of leaves. threshold_pool_: candidate thresholds of every split column. timed_out_: see `time_limit`.
 
     Examples:
         >>> import numpy as np
@@ -107,8 +108,7 @@ class CLARITreeRegressor(TreeEstimator):
         self._check_common()
         require_number("lambda_", self.lambda_, least=0.0)
         require_number("kappa", self.kappa, least=0.0)
-        X, y = self._check_inputs(X, y)
-        prepared = self._prepare(X, y, effective_n_jobs(self.n_jobs))
+        prepared = self._prepare(*self._check_inputs(X, y), effective_n_jobs(self.n_jobs))
         grown = self._grow(prepared, [float(self.lambda_)], float(self.kappa))[0]
         self._keep(prepared, grown)
         return self
@@ -143,7 +143,11 @@ class CLARITreeRegressor(TreeEstimator):
         Raises:
             ValueError: the document is not one that `to_json` wrote, or is damaged.
         """
-        text = source if isinstance(source, str) and source.lstrip()[:1] == "{" else Path(source).read_text(encoding="utf-8")
+        text = (
+            source
+            if isinstance(source, str) and source.lstrip()[:1] == "{"
+            else Path(source).read_text(encoding="utf-8")
+        )
         try:
             document = json.loads(text)
             if document["schema"] != SCHEMA:

@@ -25,8 +25,8 @@ class LeafModel:
 def fit_leaf(design: FloatArray, target: FloatArray, ridge: float) -> LeafModel:
     """Minimise ``||y - A beta||^2 + ridge ||beta_1:||^2`` over beta: design A (n, k), target y (n,).
 
-    By the singular values of the design with the penalty as extra rows; of the minimisers of a rank-deficient problem (ridge 0) the one of
-    least norm.
+    By the singular values of the design with the penalty as extra rows; of the minimisers of a rank-deficient problem
+    (ridge 0) the one of least norm.
     """
     k = design.shape[1]
     penalty = np.sqrt(ridge) * np.eye(k)[1:]

@@ -1,7 +1,7 @@
 """Ridge losses from packed moments, in NumPy.
 
-A row's moments are the packed lower triangle of the outer product of its augmented design ``a+ = [1, z, y]``: entry ``i (i + 1) / 2 + j`` is
-``a+_i a+_j``. The first entry counts rows, the last one is the squared target.
+A row's moments are the packed lower triangle of the outer product of its augmented design ``a+ = [1, z, y]``: entry
+``i (i + 1) / 2 + j`` is ``a+_i a+_j``. The first entry counts rows, the last one is the squared target.
 """
 
 from __future__ import annotations
@@ -27,11 +27,13 @@ def pack_moments(design: FloatArray, target: FloatArray) -> FloatArray:
 
 
 def ridge_losses(moments: FloatArray, k: int, ridge: float) -> FloatArray:
-    """Ridge loss ``min_beta ||y - A beta||^2 + ridge ||beta_1:||^2`` of m boxes from their summed moments (m, q) -> (m,).
+    """Ridge loss ``min_beta ||y - A beta||^2 + ridge ||beta_1:||^2`` of m boxes from their summed moments (m, q) ->
+    (m,).
 
     Symmetric elimination of the augmented moment matrix: its Schur complement is ``y'y - b' A^-1 b`` (the paper's
-    ``||y||^2 - ||C^-1 b||^2`` without the square roots). Pivots are clipped at the ridge, which bounds them in exact arithmetic; one that
-    vanishes (only without a ridge) belongs to a linearly dependent column, which is left out. Never negative.
+    ``||y||^2 - ||C^-1 b||^2`` without the square roots). Pivots are clipped at the ridge, which bounds them in exact
+    arithmetic; one that vanishes (only without a ridge) belongs to a linearly dependent column, which is left out.
+    Never negative.
     """
     lanes = np.ascontiguousarray(moments.T)
     triangle = [i * (i + 1) // 2 for i in range(k + 1)]

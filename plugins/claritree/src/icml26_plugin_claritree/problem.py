@@ -18,7 +18,8 @@ RELATIVE_PIVOT = 1e-13  # a pivot below this share of its diagonal entry is a li
 class SearchProblem:
     """One training set, prepared for any engine.
 
-    The target is centred and scaled to total sum of squares 1, so that `lambda_` needs no scaling and losses are shares.
+    The target is centred and scaled to total sum of squares 1, so that `lambda_` needs no scaling and losses are
+    shares.
     """
 
     design: FloatArray  # (n, k): 1, then the standardised continuous columns

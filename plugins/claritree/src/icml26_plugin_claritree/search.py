@@ -1,8 +1,9 @@
 """Greedy and lookahead search over trees, independent of how losses are computed.
 
-Losses are shares of the total sum of squares, so the price of a leaf is `lambda_` itself. The lookahead runs for a whole path of lambdas at
-once: the greedy choice of a cut does not depend on lambda, so the completions of all candidates are computed once and only their pruned values
-differ; lambdas that choose the same cut share everything below it.
+Losses are shares of the total sum of squares, so the price of a leaf is `lambda_` itself. The lookahead runs for a
+whole path of lambdas at
+once: the greedy choice of a cut does not depend on lambda, so the completions of all candidates are computed once and
+only their pruned values differ; lambdas that choose the same cut share everything below it.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ B = TypeVar("B", bound=Box)
 
 
 class Budget:
-    """A time limit for one search: `flag[0]` turns 1 when it has passed, also while compiled code runs without the interpreter."""
+    """A time limit for one search: `flag[0]` turns 1 when it has passed; compiled code watches it, too."""
 
     def __init__(self, seconds: float | None = None) -> None:
         self.flag = np.zeros(1, dtype=np.int8)
@@ -58,7 +59,9 @@ class Budget:
             self._timer.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if self._timer is not None:
             self._timer.cancel()
 
@@ -83,7 +86,7 @@ class Engine(Protocol[B]):
     def completions(
         self, box: B, cuts: NDArray[np.int64], depth: int, lambdas: FloatArray, budget: Budget
     ) -> FloatArray:
-        """G(left) + G(right) with `depth` further levels for each of the cuts (m, 2) and lambdas: (m, lambdas), inf where time ran out."""
+        """G(left) + G(right) with `depth` further levels of each cut (m, 2): (m, lambdas), inf where time ran out."""
 
 
 @dataclass(frozen=True)
@@ -160,10 +163,12 @@ class Lookahead(Generic[B]):
     timed_out: bool = False
 
     def path(self, box: B, depth: int, lambdas: Sequence[float] | FloatArray) -> list[Subtree]:
-        """The lookahead tree for each lambda: every legal cut is scored by greedy completions of both sides down to the full depth."""
+        """The lookahead tree for each lambda: a cut's score is the greedy completion of both sides to the full depth."""
         values = np.asarray(lambdas, dtype=np.float64)
         trees = [_leaf(box, float(v)) for v in values]
-        open_ = np.array([i for i, v in enumerate(values) if not stops(self.engine, box, depth, float(v))], dtype=np.intp)
+        open_ = np.array(
+            [i for i, v in enumerate(values) if not stops(self.engine, box, depth, float(v))], dtype=np.intp
+        )
         if not open_.size:
             return trees
         if self.budget.spent:
@@ -188,8 +193,8 @@ class Lookahead(Generic[B]):
             feature, code = (int(v) for v in cuts[c])
             sides = self.engine.split(box, feature, code)
             left, right = (self.path(side, depth - 1, values[members]) for side in sides)
-            for i, l, r in zip(members, left, right, strict=True):
-                trees[i] = _join(box, float(values[i]), feature, code, l, r)
+            for i, left_tree, right_tree in zip(members, left, right, strict=True):
+                trees[i] = _join(box, float(values[i]), feature, code, left_tree, right_tree)
         return trees
 
     def _candidates(self, box: B) -> NDArray[np.int64]:

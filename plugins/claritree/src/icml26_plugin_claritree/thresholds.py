@@ -16,8 +16,8 @@ MOST_BINS = 1 << 16  # bin codes are 16 bits wide
 def candidate_thresholds(values: FloatArray, n_thresholds: int, strategy: Strategy = "quantile") -> FloatArray:
     """Ascending thresholds of one continuous column; a row goes left when its value is at most the threshold.
 
-    All midpoints of neighbouring values where there are at most `n_thresholds` of them; else the linear-interpolated quantiles at
-    j / (n_thresholds + 1), or the centres of `n_thresholds` bins of equal width.
+    All midpoints of neighbouring values where there are at most `n_thresholds` of them; else the linear-interpolated
+    quantiles at j / (n_thresholds + 1), or the centres of `n_thresholds` bins of equal width.
     """
     unique = np.unique(values)
     if unique.size < 2:

@@ -149,7 +149,8 @@ def _finish(prepared: Prepared, found: Subtree, ridge: float, *, timed_out: bool
         intercept=intercept,
         coef=coef,
         loss=np.array([m.loss for m in models]) * prepared.y_scale**2,
-        mse=np.array([m.squared_error / s.rows.size for m, s in zip(models, leaves, strict=True)]) * prepared.y_scale**2,
+        mse=np.array([m.squared_error / s.rows.size for m, s in zip(models, leaves, strict=True)])
+        * prepared.y_scale**2,
         y_range=np.array([[prepared.y[s.rows].min(), prepared.y[s.rows].max()] for s in leaves]),
     )
     ill = tuple(i for i, m in enumerate(models) if m.condition > ILL_CONDITIONED)

@@ -19,7 +19,8 @@ LEAF = -1
 
 @dataclass(frozen=True)
 class Tree:
-    """Nodes in depth-first order (node 0 is the root, a left child follows its parent), leaves numbered from left to right.
+    """Nodes in depth-first order (node 0 is the root, a left child follows its parent), leaves numbered from left to
+    right.
 
     All numbers are in the units of the training data.
     """
@@ -111,9 +112,8 @@ class Tree:
             lead = "|   " * level + label
             if self.feature[node] == LEAF:
                 leaf = int(self.leaf[node])
-                lines.append(
-                    f"{lead}leaf {leaf} (n={self.n[node]}, mse={self.mse[leaf]:.{digits}g}): y = {self.equation(leaf, names, digits)}"
-                )
+                facts = f"n={self.n[node]}, mse={self.mse[leaf]:.{digits}g}"
+                lines.append(f"{lead}leaf {leaf} ({facts}): y = {self.equation(leaf, names, digits)}")
                 continue
             condition = self.columns.describe(int(self.feature[node]), float(self.threshold[node]), names)
             lines.append(f"{lead}if {condition} (n={self.n[node]})")
@@ -130,20 +130,21 @@ class Tree:
     def from_json(cls, document: dict[str, Any]) -> Tree:
         """The inverse of `to_json`.
 
-        Raises:
-            ValueError: the document is not a tree: keys are missing, shapes or node numbers do not fit, values are not finite.
+        Raises: ValueError: the document is not a tree: keys are missing, shapes or node numbers do not fit, values
+            are not finite.
         """
         try:
             columns = Columns.from_json(document["columns"])
-            whole = {name: np.asarray(document[name], dtype=np.int64) for name in ("feature", "left", "right", "n", "leaf")}
-            real = {
-                name: np.asarray(document[name], dtype=np.float64)
-                for name in ("threshold", "intercept", "coef", "loss", "mse", "y_range")
+            arrays: dict[str, Any] = {
+                name: np.asarray(document[name], dtype=np.int64) for name in ("feature", "left", "right", "n", "leaf")
             }
+            for name in ("threshold", "intercept", "coef", "loss", "mse", "y_range"):
+                arrays[name] = np.asarray(document[name], dtype=np.float64)
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"not the JSON of a CLARITree: {error!r}") from error
-        real["coef"] = real["coef"].reshape(real["intercept"].size, -1) if real["coef"].size else np.empty((real["intercept"].size, 0))
-        tree = cls(columns=columns, **whole, **real)
+        if not arrays["coef"].size:  # JSON has one empty list for each leaf of a model without continuous columns
+            arrays["coef"] = np.empty((arrays["intercept"].size, 0))
+        tree = cls(columns=columns, **arrays)
         tree.check()
         return tree
 
@@ -170,7 +171,8 @@ class Tree:
             and bool(np.all(self.left[inner] > inner) and np.all(self.right[inner] > inner)),
             "leaves are not numbered once each": np.array_equal(np.sort(leaves), np.arange(n_leaves)),
             "a number is not finite": all(
-                bool(np.isfinite(a).all()) for a in (self.threshold, self.intercept, self.coef, self.loss, self.mse, self.y_range)
+                bool(np.isfinite(a).all())
+                for a in (self.threshold, self.intercept, self.coef, self.loss, self.mse, self.y_range)
             ),
         }
         for fault, sound in checks.items():

@@ -19,7 +19,9 @@ def make_engine(name: EngineName, problem: SearchProblem, n_threads: int = 1) ->
     if name == "auto":
         name = "binned" if importlib.util.find_spec("numba") else "numpy"
         if name == "numpy":
-            _logger.warning("numba is not installed: the same tree is found by NumPy, tens of times slower; pip install numba")
+            _logger.warning(
+                "numba is not installed: the same tree is found by NumPy, tens of times slower; pip install numba"
+            )
     if name == "numpy":
         from icml26_plugin_claritree.engines.vectorized import NumpyEngine
 
@@ -28,7 +30,9 @@ def make_engine(name: EngineName, problem: SearchProblem, n_threads: int = 1) ->
         try:
             import numba  # noqa: F401
         except ImportError as error:
-            raise ImportError(f"engine {name!r} needs numba (pip install numba); engine='numpy' works without it") from error
+            raise ImportError(
+                f"engine {name!r} needs numba (pip install numba); engine='numpy' works without it"
+            ) from error
         if name == "binned":
             from icml26_plugin_claritree.engines.binned import BinnedEngine
 

@@ -24,7 +24,8 @@ SMALL_TASK = 200_000  # below this many additions a thread costs more than it sa
 class BinnedEngine:
     """Losses from histograms of moments.
 
-    Memory: n * q doubles for the moments, q = (k + 1)(k + 2) / 2, and a thread 2^(depth - 1) histograms of q doubles a bin.
+    Memory: n * q doubles for the moments, q = (k + 1)(k + 2) / 2, and a thread 2^(depth - 1) histograms of q doubles
+    a bin.
     """
 
     def __init__(self, problem: SearchProblem, n_threads: int = 1) -> None:

@@ -1,14 +1,18 @@
 """Compiled inner loops of the `binned` engine.
 
-A row's moments are the packed lower triangle of the outer product of its augmented design ``a+ = [1, z, y]``: ``q = (k + 1)(k + 2) / 2``
-numbers that hold the count, the Gram matrix, the cross products and the squared target. Their sum over a set of rows (a *box* of the tree)
-is all that the ridge loss of the box needs, and a histogram of them over the bins of every feature is all that its splits need.
+A row's moments are the packed lower triangle of the outer product of its augmented design ``a+ = [1, z, y]``: ``q =
+(k + 1)(k + 2) / 2`` numbers that hold the count, the Gram matrix, the cross products and the squared target. Their
+sum over a set of rows (a *box* of the tree) is all that the ridge loss of the box needs, and a histogram of them over
+the bins of every feature is all that its splits need.
 
-Slots. While one side of a first cut grows bin by bin, the greedy tree that completes it mostly keeps its cuts. `complete` therefore keeps the
-histograms of that greedy tree in a heap of slots (1 is the grown box, 2i and 2i + 1 are the children of i) with the cut each was made by, and
-brings a slot up to date by the rows that arrived since. Where a cut changes, the smaller child is summed anew and the larger one is the
-difference to the parent.
+Slots. While one side of a first cut grows bin by bin, the greedy tree that completes it mostly keeps its cuts.
+`complete` therefore keeps the histograms of that greedy tree in a heap of slots (1 is the grown box, 2i and 2i + 1
+are the children of i) with the cut each was made by, and brings a slot up to date by the rows that arrived since.
+Where a cut changes, the smaller child is summed anew and the larger one is the difference to the parent.
 """
+
+# mypy: disable-error-code="no-untyped-def"
+# The compiler infers the types of these functions.
 
 from __future__ import annotations
 
@@ -23,7 +27,7 @@ _compile: Any = njit(nogil=True, cache=True, error_model="numpy")
 
 
 @_compile
-def pack_moments(design, target):  # type: ignore[no-untyped-def]
+def pack_moments(design, target):
     """Packed moments of every row: design (n, k), target (n,) -> (n, q padded to a multiple of `STRIDE`)."""
     n, k = design.shape
     q = (k + 1) * (k + 2) // 2
@@ -41,7 +45,7 @@ def pack_moments(design, target):  # type: ignore[no-untyped-def]
 
 
 @_compile
-def box_loss(moments, rows, k, ridge):  # type: ignore[no-untyped-def]
+def box_loss(moments, rows, k, ridge):
     """Ridge loss of the rows: one box, summed directly."""
     width = moments.shape[1]
     q = (k + 1) * (k + 2) // 2
@@ -56,7 +60,7 @@ def box_loss(moments, rows, k, ridge):  # type: ignore[no-untyped-def]
 
 
 @_compile
-def _keep_best(lanes, filled, q, lane_cut, best, best_cut, tie):  # type: ignore[no-untyped-def]
+def _keep_best(lanes, filled, q, lane_cut, best, best_cut, tie):
     """Compare the eliminated lanes (left, right alternately) with the best cut so far, in the order in which they were filled."""
     last = (q - 1) * LANES
     for i in range(filled):
@@ -70,11 +74,12 @@ def _keep_best(lanes, filled, q, lane_cut, best, best_cut, tie):  # type: ignore
 
 
 @_compile
-def scan(histogram, offsets, k, ridge, min_leaf, tie, work, lanes, lane_cut, best, best_cut):  # type: ignore[no-untyped-def]
-    """Best legal cut of a box from its histogram (total bins, width), first of equals in order of feature and threshold.
+def scan(histogram, offsets, k, ridge, min_leaf, tie, work, lanes, lane_cut, best, best_cut):
+    """Best legal cut of a box from its histogram (total bins, width), first of equals in order of feature and
+    threshold.
 
-    Fills `best` (3,) with the sum of the two losses, left, right, and `best_cut` (4,) with feature, bin, n left, n right; feature is -1 when
-    no cut is legal. Sums run from both ends, so that no side is a difference.
+    Fills `best` (3,) with the sum of the two losses, left, right, and `best_cut` (4,) with feature, bin, n left, n
+    right; feature is -1 when no cut is legal. Sums run from both ends, so that no side is a difference.
     """
     width = histogram.shape[1]
     vectors = width // STRIDE
@@ -121,7 +126,7 @@ def scan(histogram, offsets, k, ridge, min_leaf, tie, work, lanes, lane_cut, bes
 
 
 @_compile
-def _inside(codes, r, slot, slot_cut):  # type: ignore[no-untyped-def]
+def _inside(codes, r, slot, slot_cut):
     """Whether row r, known to lie in the grown box, lies in the box of the slot."""
     while slot > 1:
         parent = slot >> 1
@@ -132,7 +137,7 @@ def _inside(codes, r, slot, slot_cut):  # type: ignore[no-untyped-def]
 
 
 @_compile
-def _grow(histogram, moments, codes, offsets, order, start, stop, slot, slot_cut):  # type: ignore[no-untyped-def]
+def _grow(histogram, moments, codes, offsets, order, start, stop, slot, slot_cut):
     """Add those of the rows ``order[start:stop]`` that lie in the slot's box to its histogram."""
     width = moments.shape[1]
     vectors = width // STRIDE
@@ -144,7 +149,7 @@ def _grow(histogram, moments, codes, offsets, order, start, stop, slot, slot_cut
 
 
 @_compile
-def _update_children(slots, fresh, moments, codes, offsets, order, n_rows, slot, slot_cut, needed, n_left, n_right):  # type: ignore[no-untyped-def]
+def _update_children(slots, fresh, moments, codes, offsets, order, n_rows, slot, slot_cut, needed, n_left, n_right):
     """Bring the histograms of the children that are needed (1 left, 2 right, 3 both) up to the first n_rows of `order`."""
     small, large = (2 * slot, 2 * slot + 1) if n_left <= n_right else (2 * slot + 1, 2 * slot)
     n_features = codes.shape[1]
@@ -153,10 +158,7 @@ def _update_children(slots, fresh, moments, codes, offsets, order, n_rows, slot,
     need_large = (needed >> (large & 1)) & 1
     known = fresh[large]
     arrived = (n_rows - known) * max(n_left, n_right) / max(n_left + n_right, 1)
-    subtract = need_large and (
-        known < 0
-        or (need_small and arrived * n_features > 2 * n_bins)
-    )
+    subtract = need_large and (known < 0 or (need_small and arrived * n_features > 2 * n_bins))
     if need_small or subtract:
         if fresh[small] < 0:
             slots[small] = 0.0
@@ -174,12 +176,37 @@ def _update_children(slots, fresh, moments, codes, offsets, order, n_rows, slot,
 
 
 @_compile
-def _complete(depth, lambdas, value, count, loss, is_cut, slots, fresh, slot_cut, moments, codes, offsets, order, n_rows,
-              k, ridge, min_leaf, tie, work, lanes, lane_cut, best, best_cut):  # type: ignore[no-untyped-def]  # fmt: skip
-    """Greedy completion G of slot 1, whose `count`, `loss` and histogram are given, for every lambda at once: `value` (slots, lambdas).
+def _complete(
+    depth,
+    lambdas,
+    value,
+    count,
+    loss,
+    is_cut,
+    slots,
+    fresh,
+    slot_cut,
+    moments,
+    codes,
+    offsets,
+    order,
+    n_rows,
+    k,
+    ridge,
+    min_leaf,
+    tie,
+    work,
+    lanes,
+    lane_cut,
+    best,
+    best_cut,
+):
+    """Greedy completion G of slot 1, whose `count`, `loss` and histogram are given, for every lambda at once: `value`
+    (slots, lambdas).
 
-    The greedy choice of a cut does not depend on lambda; what is pruned does, and stays per lambda. A box that no lambda can gain from
-    (loss <= lambda for all) is not searched. Downwards in heap order instead of recursion, which Numba cannot cache on disk.
+    The greedy choice of a cut does not depend on lambda; what is pruned does, and stays per lambda. A box that no
+    lambda can gain from (loss <= lambda for all) is not searched. Downwards in heap order instead of recursion, which
+    Numba cannot cache on disk.
     """
     least = lambdas.min()
     is_cut[:] = False
@@ -209,7 +236,9 @@ def _complete(depth, lambdas, value, count, loss, is_cut, slots, fresh, slot_cut
         if loss[right] > least and count[right] >= 2 * min_leaf:
             needed += 2
         if needed:
-            _update_children(slots, fresh, moments, codes, offsets, order, n_rows, slot, slot_cut, needed, count[left], count[right])
+            _update_children(
+                slots, fresh, moments, codes, offsets, order, n_rows, slot, slot_cut, needed, count[left], count[right]
+            )
     for slot in range((1 << (depth + 1)) - 1, 0, -1):
         if slot > 1 and not is_cut[slot >> 1]:
             continue
@@ -220,7 +249,7 @@ def _complete(depth, lambdas, value, count, loss, is_cut, slots, fresh, slot_cut
 
 
 @_compile
-def _order_by_code(codes, rows, feature, n_bins, descending):  # type: ignore[no-untyped-def]
+def _order_by_code(codes, rows, feature, n_bins, descending):
     """Counting sort of the rows by their bin of one feature: (order, end of each bin in the direction of the sweep)."""
     ends = np.zeros(n_bins, dtype=np.int64)
     for r in rows:
@@ -241,11 +270,11 @@ def _order_by_code(codes, rows, feature, n_bins, descending):  # type: ignore[no
 
 
 @_compile
-def sweep(moments, codes, offsets, rows, feature, side, wanted, k, ridge, min_leaf, lambdas, tie, depth, stop, scores):  # type: ignore[no-untyped-def]
+def sweep(moments, codes, offsets, rows, feature, side, wanted, k, ridge, min_leaf, lambdas, tie, depth, stop, scores):
     """Greedy completions of one side (0 left, 1 right) of every wanted cut of one feature.
 
-    The side grows bin by bin from its own end. `scores` (bins - 1, lambdas) is filled at the wanted cuts; the sweep ends early when
-    ``stop[0]`` becomes nonzero, and leaves the rest as it was.
+    The side grows bin by bin from its own end. `scores` (bins - 1, lambdas) is filled at the wanted cuts; the sweep
+    ends early when ``stop[0]`` becomes nonzero, and leaves the rest as it was.
     """
     width = moments.shape[1]
     q = (k + 1) * (k + 2) // 2
@@ -289,13 +318,36 @@ def sweep(moments, codes, offsets, rows, feature, side, wanted, k, ridge, min_le
         eliminate(lanes, k, ridge[0], ridge[1], ridge[2])
         count[1] = n
         loss[1] = max(lanes[(q - 1) * LANES], 0.0)
-        _complete(depth, lambdas, value, count, loss, is_cut, slots, fresh, slot_cut, moments, codes, offsets, order, n,
-                  k, ridge, min_leaf, tie, work, lanes, lane_cut, best, best_cut)  # fmt: skip
+        _complete(
+            depth,
+            lambdas,
+            value,
+            count,
+            loss,
+            is_cut,
+            slots,
+            fresh,
+            slot_cut,
+            moments,
+            codes,
+            offsets,
+            order,
+            n,
+            k,
+            ridge,
+            min_leaf,
+            tie,
+            work,
+            lanes,
+            lane_cut,
+            best,
+            best_cut,
+        )
         scores[cut] = value[1]
 
 
 @_compile
-def best_cut(moments, codes, offsets, rows, k, ridge, min_leaf, tie):  # type: ignore[no-untyped-def]
+def best_cut(moments, codes, offsets, rows, k, ridge, min_leaf, tie):
     """Best legal cut of the rows: (losses: sum, left, right; cut: feature or -1, bin, n left, n right)."""
     width = moments.shape[1]
     q = (k + 1) * (k + 2) // 2
@@ -308,6 +360,17 @@ def best_cut(moments, codes, offsets, rows, k, ridge, min_leaf, tie):  # type: i
         widest = max(widest, offsets[f + 1] - offsets[f])
     losses = np.zeros(3)
     cut = np.zeros(4, dtype=np.int64)
-    scan(histogram, offsets, k, ridge, min_leaf, tie, np.zeros((widest, width)), np.zeros((q + k) * LANES),
-         np.zeros((LANES // 2, 4), dtype=np.int64), losses, cut)  # fmt: skip
+    scan(
+        histogram,
+        offsets,
+        k,
+        ridge,
+        min_leaf,
+        tie,
+        np.zeros((widest, width)),
+        np.zeros((q + k) * LANES),
+        np.zeros((LANES // 2, 4), dtype=np.int64),
+        losses,
+        cut,
+    )
     return losses, cut

@@ -1,9 +1,13 @@
 """Compiled rank-one updates of Cholesky factors: the paper's way to the losses of all thresholds of a node.
 
-Walking a feature's rows in ascending order, each row moves from the right side to the left one: the left factor takes a rank-one update, the
-right factor a downdate, both O(k^2), and a loss needs one triangular solve. The children inherit their factors. No factorisation is done
-below the root, except where a downdate would lose positive definiteness and the factor is made anew from the remaining rows.
+Walking a feature's rows in ascending order, each row moves from the right side to the left one: the left factor takes
+a rank-one update, the right factor a downdate, both O(k^2), and a loss needs one triangular solve. The children
+inherit their factors. No factorisation is done below the root, except where a downdate would lose positive
+definiteness and the factor is made anew from the remaining rows.
 """
+
+# mypy: disable-error-code="no-untyped-def"
+# The compiler infers the types of these functions.
 
 from __future__ import annotations
 
@@ -18,7 +22,7 @@ LOST = 1e-10  # a downdate that leaves less than this share of a pivot is not tr
 
 
 @_compile
-def update(factor, x):  # type: ignore[no-untyped-def]
+def update(factor, x):
     """Lower Cholesky factor C (k, k) of A to that of A + x x', in place by Givens rotations; x (k,) is overwritten."""
     k = x.size
     for j in range(k):
@@ -35,8 +39,11 @@ def update(factor, x):  # type: ignore[no-untyped-def]
 
 
 @_compile
-def downdate(factor, x):  # type: ignore[no-untyped-def]
-    """Factor of A to that of A - x x' by hyperbolic rotations; False, with `factor` and x spoilt, when too little of a pivot is left."""
+def downdate(factor, x):
+    """Factor of A to that of A - x x' by hyperbolic rotations.
+
+    False, with `factor` and x spoilt, when too little of a pivot is left.
+    """
     k = x.size
     for j in range(k):
         square = factor[j, j] * factor[j, j]
@@ -56,7 +63,7 @@ def downdate(factor, x):  # type: ignore[no-untyped-def]
 
 
 @_compile
-def factorize(design, target, rows, ridge, factor, cross):  # type: ignore[no-untyped-def]
+def factorize(design, target, rows, ridge, factor, cross):
     """Factor of ``A'A + diag(jitter, kappa', ...)`` of the rows into `factor`, A'y into `cross`; returns y'y.
 
     A column that depends on those before it (possible without a ridge) gets a zero column: it is left out.
@@ -89,7 +96,7 @@ def factorize(design, target, rows, ridge, factor, cross):  # type: ignore[no-un
 
 
 @_compile
-def loss_of(factor, cross, squares, dependent, solution):  # type: ignore[no-untyped-def]
+def loss_of(factor, cross, squares, dependent, solution):
     """``y'y - ||C^-1 b||^2`` by one triangular solve, never negative; `solution` (k,) is scratch."""
     k = cross.size
     loss = squares
@@ -106,7 +113,7 @@ def loss_of(factor, cross, squares, dependent, solution):  # type: ignore[no-unt
 
 
 @_compile
-def order_by_code(codes, rows, feature, n_bins):  # type: ignore[no-untyped-def]
+def order_by_code(codes, rows, feature, n_bins):
     """Rows in ascending order of their bin, and the number of rows up to each bin."""
     ends = np.zeros(n_bins, dtype=np.int64)
     for r in rows:
@@ -126,7 +133,7 @@ def order_by_code(codes, rows, feature, n_bins):  # type: ignore[no-untyped-def]
 
 
 @_compile
-def _move(design, target, order, start, stop, ridge, left, right, x):  # type: ignore[no-untyped-def]
+def _move(design, target, order, start, stop, ridge, left, right, x):
     """Move the rows ``order[start:stop]`` from the right state (factor, cross, squares) to the left one."""
     left_factor, left_cross, left_squares = left
     right_factor, right_cross, right_squares = right
@@ -148,7 +155,7 @@ def _move(design, target, order, start, stop, ridge, left, right, x):  # type: i
 
 
 @_compile
-def _start_walk(state, k, ridge):  # type: ignore[no-untyped-def]
+def _start_walk(state, k, ridge):
     """Left and right states at the start of a walk: the ridge prior, and a copy of the node's state."""
     factor, cross, squares = state
     left_factor = np.zeros((k, k))
@@ -159,7 +166,7 @@ def _start_walk(state, k, ridge):  # type: ignore[no-untyped-def]
 
 
 @_compile
-def scan(design, target, codes, n_bins, rows, state, ridge, min_leaf, tie, left_best, right_best, losses, cut):  # type: ignore[no-untyped-def]
+def scan(design, target, codes, n_bins, rows, state, ridge, min_leaf, tie, left_best, right_best, losses, cut):
     """Best legal cut of a node, first of equals; the states of its two sides go to `left_best` and `right_best`.
 
     Fills `losses` (3,) with sum, left, right and `cut` (2,) with feature (-1 when no cut is legal) and bin.
@@ -194,7 +201,7 @@ def scan(design, target, codes, n_bins, rows, state, ridge, min_leaf, tie, left_
 
 
 @_compile
-def complete(design, target, codes, n_bins, rows, factor, cross, squares, loss, depth, ridge, min_leaf, lambdas, tie):  # type: ignore[no-untyped-def]
+def complete(design, target, codes, n_bins, rows, factor, cross, squares, loss, depth, ridge, min_leaf, lambdas, tie):
     """Greedy completion G of a box for every lambda, (lambdas,), downwards in heap order (slot i has children 2i, 2i + 1)."""
     k = design.shape[1]
     n_slots = 2 << depth
@@ -217,8 +224,21 @@ def complete(design, target, codes, n_bins, rows, factor, cross, squares, loss, 
         if losses[slot] <= lambdas.min() or inside.size < 2 * min_leaf:
             continue
         left, right = 2 * slot, 2 * slot + 1
-        scan(design, target, codes, n_bins, inside, (factors[slot], crosses[slot], squared[slot]), ridge, min_leaf, tie,
-             (factors[left], crosses[left], squared[left]), (factors[right], crosses[right], squared[right]), found, cut)  # fmt: skip
+        scan(
+            design,
+            target,
+            codes,
+            n_bins,
+            inside,
+            (factors[slot], crosses[slot], squared[slot]),
+            ridge,
+            min_leaf,
+            tie,
+            (factors[left], crosses[left], squared[left]),
+            (factors[right], crosses[right], squared[right]),
+            found,
+            cut,
+        )
         if cut[0] < 0:
             continue
         is_cut[slot] = True
@@ -243,7 +263,25 @@ def complete(design, target, codes, n_bins, rows, factor, cross, squares, loss, 
 
 
 @_compile
-def sweep(design, target, codes, n_bins, rows, factor, cross, squares, feature, wanted, ridge, min_leaf, lambdas, tie, depth, stop, scores):  # type: ignore[no-untyped-def]  # fmt: skip
+def sweep(
+    design,
+    target,
+    codes,
+    n_bins,
+    rows,
+    factor,
+    cross,
+    squares,
+    feature,
+    wanted,
+    ridge,
+    min_leaf,
+    lambdas,
+    tie,
+    depth,
+    stop,
+    scores,
+):
     """Greedy completions of both sides of every wanted cut of one feature: `scores` (bins - 1, lambdas) is filled there."""
     k = design.shape[1]
     x = np.empty(k)
@@ -262,7 +300,22 @@ def sweep(design, target, codes, n_bins, rows, factor, cross, squares, feature, 
             state = left if side == 0 else right
             inside = order[:n] if side == 0 else order[n:]
             loss = loss_of(state[0], state[1], state[2][0], ridge[2], x)
-            value = complete(design, target, codes, n_bins, inside, state[0], state[1], state[2][0], loss, depth, ridge, min_leaf, lambdas, tie)
+            value = complete(
+                design,
+                target,
+                codes,
+                n_bins,
+                inside,
+                state[0],
+                state[1],
+                state[2][0],
+                loss,
+                depth,
+                ridge,
+                min_leaf,
+                lambdas,
+                tie,
+            )
             if side == 0:
                 scores[b] = value
             else:

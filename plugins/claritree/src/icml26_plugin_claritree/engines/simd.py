@@ -1,8 +1,12 @@
 """Two vector operations that LLVM does not find by itself in Numba loops, written as explicit vectors of doubles.
 
-Numba leaves short loops over rows of one array scalar, since it cannot prove that the rows do not overlap. These intrinsics emit the vector
-instructions in LLVM's portable form, so they compile on every processor. They check no bounds: `kernels.py` alone calls them.
+Numba leaves short loops over rows of one array scalar, since it cannot prove that the rows do not overlap. These
+intrinsics emit the vector instructions in LLVM's portable form, so they compile on every processor. They check no
+bounds: `kernels.py` alone calls them.
 """
+
+# mypy: disable-error-code="no-untyped-def"
+# The compiler infers the types of these functions.
 
 from __future__ import annotations
 
@@ -28,11 +32,11 @@ def _vectors(context: Any, builder: Any, array_type: Any, array: Any, vector: An
 
 
 @intrinsic
-def add_rows(typing_context, target, target_at, source, source_at, n_vectors):  # type: ignore[no-untyped-def]
-    """``target[target_at:][:4 * n_vectors] += source[source_at:][...]``, offsets in elements of the C-contiguous float64 arrays."""
+def add_rows(typing_context, target, target_at, source, source_at, n_vectors):
+    """``target[target_at:][:4 * n_vectors] += source[source_at:][...]``: C-contiguous float64, offsets in elements."""
     signature = types.void(target, types.intp, source, types.intp, types.intp)
 
-    def codegen(context, builder, sig, args):  # type: ignore[no-untyped-def]
+    def codegen(context, builder, sig, args):
         vector = ir.VectorType(ir.DoubleType(), STRIDE)
         into = _vectors(context, builder, sig.args[0], args[0], vector, args[1])
         summand = _vectors(context, builder, sig.args[2], args[2], vector, args[3])
@@ -46,16 +50,17 @@ def add_rows(typing_context, target, target_at, source, source_at, n_vectors):  
 
 
 @intrinsic
-def eliminate(typing_context, lanes, k, kappa, jitter, relative_pivot):  # type: ignore[no-untyped-def]
+def eliminate(typing_context, lanes, k, kappa, jitter, relative_pivot):
     """Symmetric elimination of the first k columns of `LANES` packed augmented moment matrices at once, in place.
 
-    `lanes` is flat, ``(q + k) * LANES``: entry e of lane l at ``e * LANES + l``, the last k entries are scratch. Afterwards entry q - 1 is the
-    Schur complement ``y'y - b' A^-1 b``, the ridge loss. A pivot of the Gram matrix plus ridge is at least the ridge, so rounding is
-    clipped there; a pivot below `relative_pivot` of its diagonal entry (possible without a ridge) marks a dependent column, which is left out.
+    `lanes` is flat, ``(q + k) * LANES``: entry e of lane l at ``e * LANES + l``, the last k entries are scratch.
+    Afterwards entry q - 1 is the Schur complement ``y'y - b' A^-1 b``, the ridge loss. A pivot of the Gram matrix
+    plus ridge is at least the ridge, so rounding is clipped there; a pivot below `relative_pivot` of its diagonal
+    entry (possible without a ridge) marks a dependent column, which is left out.
     """
     signature = types.void(lanes, types.intp, types.float64, types.float64, types.float64)
 
-    def codegen(context, builder, sig, args):  # type: ignore[no-untyped-def]
+    def codegen(context, builder, sig, args):
         vector = ir.VectorType(ir.DoubleType(), LANES)
         zero, one = ir.Constant(vector, [0.0] * LANES), ir.Constant(vector, [1.0] * LANES)
         n_columns = args[1]
