@@ -22,12 +22,15 @@ from pathlib import Path
 from typing import Any
 
 BASE = ["-c", "import typer, pydantic"]
-LIST = ["-m", "icml26", "list-methods"]
+SCRIPT = "import sys\nfrom icml26.__main__ import main\nsys.exit(main())\n"
 COMPLETE = {"_ICML26_COMPLETE": "complete_bash", "COMP_WORDS": "icml26\nrun\nm", "COMP_CWORD": "2"}
 
 
 def environment(folder: Path) -> tuple[Path, Path]:
-    """A virtual environment that sees the packages of this one; its python and site-packages."""
+    """A virtual environment that sees the packages of this one; its python and site-packages.
+
+    ``icml26`` beside its python is the script that installers write.
+    """
     venv.create(folder, with_pip=False, symlinks=True)
     packages = folder / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}" / "site-packages"
     import icml26
@@ -35,6 +38,7 @@ def environment(folder: Path) -> tuple[Path, Path]:
     seen = [item for item in sys.path if item.endswith(("site-packages", "/src")) and Path(item).is_dir()]
     paths = dict.fromkeys([*seen, str(Path(icml26.__file__).parents[1])])
     (packages / "seen.pth").write_text("\n".join(paths) + "\n", encoding="utf-8")
+    (folder / "bin" / "icml26").write_text(SCRIPT, encoding="utf-8")
     return folder / "bin" / "python", packages
 
 
@@ -84,6 +88,11 @@ def add_plugin(packages: Path, number: int) -> None:
     (metadata / "entry_points.txt").write_text(f"[icml26]\n{name} = {package}.plugin\n")
 
 
+def script(python: Path) -> str:
+    """The ``icml26`` beside a python."""
+    return str(python.with_name("icml26"))
+
+
 def seconds(python: Path, arguments: list[str], **variables: str) -> float:
     """Wall time of one process."""
     start = time.perf_counter()
@@ -106,11 +115,11 @@ def measure(rounds: int, extra: int) -> dict[str, Any]:
         variables = {"ICML26_HOME": str(Path(folder) / "home")}
         commands: dict[str, Any] = {
             "base": (few, BASE, {}, None),
-            "list-methods": (few, LIST, {}, 1.0),
-            f"list-methods, {extra} more plugins": (many, LIST, {}, 1.5),
-            f"list-methods --json, {extra} more plugins": (many, [*LIST, "--json"], {}, 1.5),
-            "completion of a name": (few, LIST[:2], COMPLETE, 1.0),
-            f"completion of a name, {extra} more plugins": (many, LIST[:2], COMPLETE, 1.5),
+            "list-methods": (few, [script(few), "list-methods"], {}, 1.0),
+            f"list-methods, {extra} more plugins": (many, [script(many), "list-methods"], {}, 1.5),
+            f"list-methods --json, {extra} more plugins": (many, [script(many), "list-methods", "--json"], {}, 1.5),
+            "completion of a name": (few, [script(few)], COMPLETE, 1.0),
+            f"completion of a name, {extra} more plugins": (many, [script(many)], COMPLETE, 1.5),
             "python -c pass": (few, ["-c", "pass"], {}, None),
         }
         times: dict[str, list[float]] = {name: [] for name in commands}

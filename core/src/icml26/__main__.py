@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -44,7 +45,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(arguments: Sequence[str], options: GlobalOptions, output: Output) -> int:
     from icml26.cli.fast import answer
 
-    code = answer(arguments, os.environ, output)
+    # What the fast commands read lives until the process ends; looking through it for garbage only takes time.
+    gc.disable()
+    try:
+        code = answer(arguments, os.environ, output)
+    finally:
+        gc.enable()
     if code is None:
         from icml26.cli.app import run
 

@@ -71,8 +71,9 @@ def scan(path: Iterable[str] | None = None) -> Scan:
             faults.extend(problems)
             found.setdefault(name, []).append(best)
     for copies in found.values():
-        first, *hidden = _by_real_path(copies)
-        faults.extend(_shadowed(first, other) for other in hidden)
+        if len(copies) > 1:
+            first, *hidden = _by_real_path(copies)
+            faults.extend(_shadowed(first, other) for other in hidden)
     distributions = tuple(
         sorted((copies[0] for copies in found.values()), key=lambda item: (item.entry_point, item.name))
     )
@@ -133,12 +134,16 @@ def _distribution(
 ) -> tuple[Distribution | None, list[Fault]]:
     folder = f"{location}/{folder_name}"
     egg = folder_name.endswith(".egg-info")
-    metadata = _headers(_read(f"{folder}/{'PKG-INFO' if egg else 'METADATA'}"))
-    stem_name, _, stem_version = stem.partition("-")
-    name = normalised(metadata.get("name") or stem_name)
+    # The folder of a wheel is called name-version; that of an egg may lack the version.
+    stem_name, _, version = stem.partition("-")
+    whole = os.path.isfile(f"{folder}/{'PKG-INFO' if egg else 'METADATA'}")
+    if egg and whole:
+        headers = _headers(_read(f"{folder}/PKG-INFO"))
+        stem_name, version = headers.get("name", ""), headers.get("version", "")
+    name = normalised(stem_name)
     entry_point, module = entries[0]
     faults = []
-    if "version" not in metadata or not _NAME.fullmatch(metadata.get("name", "")):
+    if not whole or not version or not _NAME.fullmatch(stem_name):
         reason = f"its metadata folder {folder} is incomplete (an interrupted install?)"
         return None, [Fault(entry_point, name, reason, "stale-metadata", fix=f"remove {folder}, then reinstall {name}")]
     if not _MODULE.fullmatch(module):
@@ -148,7 +153,6 @@ def _distribution(
         names = ", ".join(item[0] for item in entries)
         reason = f"it declares several entry points in group {ENTRY_POINT_GROUP} ({names}); only {entry_point} is used"
         faults.append(Fault(entry_point, name, reason, "several-entry-points", "warning"))
-    version = metadata["version"] or stem_version
     return Distribution(name, version, folder, location, entry_point, module, _is_editable(folder, egg)), faults
 
 
