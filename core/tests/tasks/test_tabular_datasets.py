@@ -103,7 +103,7 @@ def table(folder: Path, rows: int = 12) -> Path:
 
 
 def test_a_users_table_is_split_by_fraction_or_by_column(tmp_path: Path) -> None:
-    options = {"path": table(tmp_path), "target": "price", "categorical": ("town",)}
+    options: dict[str, Any] = {"path": table(tmp_path), "target": "price", "categorical": ("town",)}
     by_column = load(TableDataset, split_column="part", **options)
     assert by_column.truth.y_test.tolist() == [0, 4.5, 9, 13.5]
     assert by_column.info == {
@@ -132,7 +132,7 @@ def test_a_target_that_is_huge_or_a_file_that_moved_says_so(tmp_path: Path) -> N
 def test_every_spec_of_core_points_at_what_exists() -> None:
     import importlib
 
-    specs = [*builtin.icml26_methods(), *builtin.icml26_datasets(), *builtin.icml26_metrics()]
+    specs: list[Any] = [*builtin.icml26_methods(), *builtin.icml26_datasets(), *builtin.icml26_metrics()]
     targets = [spec.target for spec in specs]
     for task in builtin.icml26_tasks():
         targets += [task.inputs, task.truth, task.output]

@@ -101,18 +101,22 @@ class SeriesFileConfig(DatasetConfig):
     """Options of a dataset that reads the user's series; ``read()`` reads it. Mark ``files=("path",)`` in the spec."""
 
     path: Path = Field(description="The file: .csv, .tsv (also .gz), .parquet or .npz; a row is a time step")
-    columns: tuple[str, ...] | None = Field(None, description="The channels; default: all columns but the timestamp")
-    timestamp: str | None = Field(None, description="The column (in an .npz: the array) of timestamps")
+    columns: tuple[str, ...] | None = Field(
+        default=None, description="The channels; default: all columns but the timestamp"
+    )
+    timestamp: str | None = Field(default=None, description="The column (in an .npz: the array) of timestamps")
     timestamp_format: str | None = Field(
-        None, description="How timestamps are written, e.g. '%d.%m.%Y %H:%M'; default: ISO 8601"
+        default=None, description="How timestamps are written, e.g. '%d.%m.%Y %H:%M'; default: ISO 8601"
     )
     impute: Impute | None = Field(
-        None, description="Fill missing values with the previous one or along a line; default: refuse them"
+        default=None, description="Fill missing values with the previous one or along a line; default: refuse them"
     )
-    array: str | None = Field(None, description="The array of an .npz that holds the values")
-    feature: int | None = Field(None, ge=0, description="Which one to take of an .npz array's third dimension")
-    delimiter: str | None = Field(None, description="What separates cells of a text file: one character, or 'tab'")
-    encoding: str = Field("utf-8", description="The text encoding of a CSV file")
+    array: str | None = Field(default=None, description="The array of an .npz that holds the values")
+    feature: int | None = Field(default=None, ge=0, description="Which one to take of an .npz array's third dimension")
+    delimiter: str | None = Field(
+        default=None, description="What separates cells of a text file: one character, or 'tab'"
+    )
+    encoding: str = Field(default="utf-8", description="The text encoding of a CSV file")
 
     @model_validator(mode="after")
     def _one_role_each(self) -> SeriesFileConfig:

@@ -239,15 +239,19 @@ class TableFileConfig(DatasetConfig):
 
     path: Path = Field(description="The file: .csv, .tsv (also .gz), .parquet or .npz")
     target: str = Field(min_length=1, description="The column to predict")
-    features: tuple[str, ...] | None = Field(None, description="The columns to predict from; default: all others")
-    drop: tuple[str, ...] = Field((), description="Columns to leave out, such as an identifier")
-    categorical: tuple[str, ...] = Field((), description="Features whose cells are labels, not numbers")
-    weight: str | None = Field(None, description="A column of sample weights")
-    split_column: str | None = Field(
-        None, description="A column that says which rows are for training and which for test"
+    features: tuple[str, ...] | None = Field(
+        default=None, description="The columns to predict from; default: all others"
     )
-    delimiter: str | None = Field(None, description="What separates cells of a text file: one character, or 'tab'")
-    encoding: str = Field("utf-8", description="The text encoding of a CSV file")
+    drop: tuple[str, ...] = Field(default=(), description="Columns to leave out, such as an identifier")
+    categorical: tuple[str, ...] = Field(default=(), description="Features whose cells are labels, not numbers")
+    weight: str | None = Field(default=None, description="A column of sample weights")
+    split_column: str | None = Field(
+        default=None, description="A column that says which rows are for training and which for test"
+    )
+    delimiter: str | None = Field(
+        default=None, description="What separates cells of a text file: one character, or 'tab'"
+    )
+    encoding: str = Field(default="utf-8", description="The text encoding of a CSV file")
 
     @model_validator(mode="after")
     def _one_role_each(self) -> TableFileConfig:

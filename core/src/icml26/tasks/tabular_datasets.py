@@ -12,9 +12,9 @@ from icml26.task import Problem
 from icml26.tasks.table_file import TableFileConfig, Unseen, random_split
 from icml26.tasks.tabular import Inputs, Truth
 
-TestFraction = Field(0.25, gt=0, lt=1, description="The share of the rows that is held out for testing")
+TestFraction = Field(default=0.25, gt=0, lt=1, description="The share of the rows that is held out for testing")
 SplitSeed = Field(
-    None, ge=0, description="A seed of its own, so that every run has the same rows; default: the run's seed"
+    default=None, ge=0, description="A seed of its own, so that every run has the same rows; default: the run's seed"
 )
 
 
@@ -29,8 +29,8 @@ class TableDataset(Dataset[Inputs, Truth]):
         """A table and how it is split; ``split_column`` wins over ``test_fraction``."""
 
         test_fraction: float = TestFraction
-        train_label: str = Field("train", description="What the split column says in training rows")
-        test_label: str = Field("test", description="What the split column says in test rows")
+        train_label: str = Field(default="train", description="What the split column says in training rows")
+        test_label: str = Field(default="test", description="What the split column says in test rows")
         unseen: Unseen = Field(
             "refuse", description="Test rows with a category that no training row has: refuse or drop them"
         )
@@ -76,11 +76,11 @@ class Friedman(Dataset[Inputs, Truth]):
     class Config(DatasetConfig):
         """Its size and noise."""
 
-        n_rows: int = Field(400, ge=2, le=10_000_000, description="Rows, for training and test together")
+        n_rows: int = Field(default=400, ge=2, le=10_000_000, description="Rows, for training and test together")
         n_features: int = Field(
             10, ge=5, le=10_000, description="Features; those from the sixth on say nothing of the target"
         )
-        noise: float = Field(1.0, ge=0, description="Standard deviation of the noise", allow_inf_nan=False)
+        noise: float = Field(default=1.0, ge=0, description="Standard deviation of the noise", allow_inf_nan=False)
         test_fraction: float = TestFraction
         seed: int | None = SplitSeed
 
