@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from icml26.hookspecs import hookimpl
-from icml26.specs import MethodSpec, MetricSpec, TaskSpec, Value
+from icml26.specs import DatasetSpec, MethodSpec, MetricSpec, TaskSpec, Value
 
 _REGRESSION = "regression.tabular"
 
@@ -67,6 +67,36 @@ def icml26_methods() -> Iterable[MethodSpec]:
             summary="Predicts the (weighted) mean of the training target",
             role="baseline",
             provides=("n-parameters",),
-            default_dataset="diabetes",
+            default_dataset="friedman",
         )
+    ]
+
+
+@hookimpl
+def icml26_datasets() -> Iterable[DatasetSpec]:
+    """The user's table, and two to try methods on."""
+    datasets = "icml26.tasks.tabular_datasets"
+    return [
+        DatasetSpec(
+            name="table",
+            task=_REGRESSION,
+            target=f"{datasets}:TableDataset",
+            summary="Your own table: CSV, Parquet or NPZ",
+            files=("path",),
+        ),
+        DatasetSpec(
+            name="diabetes",
+            task=_REGRESSION,
+            target=f"{datasets}:Diabetes",
+            summary="Progression of diabetes from 10 measurements of 442 patients",
+            extra="sklearn",
+            source="Efron, Hastie, Johnstone and Tibshirani (2004), Least Angle Regression; as scikit-learn carries it",
+        ),
+        DatasetSpec(
+            name="friedman",
+            task=_REGRESSION,
+            target=f"{datasets}:Friedman",
+            summary="Friedman's first function (1991) with noise: 5 of its features matter",
+            smoke={"n_rows": 60},
+        ),
     ]
