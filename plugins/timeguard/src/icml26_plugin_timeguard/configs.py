@@ -16,7 +16,7 @@ class TrainingConfig(MethodConfig):
 
     forecaster: Literal["mlp", "dlinear", "itransformer"] = Field("mlp", description="Network to train.")
     forecaster_options: dict[str, Any] = Field(
-        default_factory=dict, description="Keyword options of the network, e.g. {hidden = 128} for mlp."
+        {}, description="Keyword options of the network, e.g. {hidden = 128} for mlp."
     )
     lr: float = Field(1e-4, gt=0, description="Learning rate of Adam (paper: 1e-4).")
     batch_size: int = Field(64, ge=1, description="Windows in a training step (paper: 64).")

@@ -16,7 +16,9 @@ PAPER = Paper(
 # On a few thousand windows the paper's beta = 0.5 starves the forecaster, and early stopping ends before the backdoor is learnt,
 # so that there is nothing to defend: train to the end, with a larger step.
 SMALL = {"lr": 1e-3, "model_selection": "last"}
-SMOKE = {"epochs": 2, **SMALL}
+# The pool's part was chosen on seeds 11 to 13 of synthetic-traffic; results are reported on others.
+SMALL_POOL = {"beta": 0.8, "k": 10, "sigma": 1.0, "pi": 1.1, **SMALL}
+SMOKE = {**SMALL, "epochs": 2}
 WITH_ATTACK = {"attack": ("random", "backtime")}
 PLANTED = (Provides("attack", when=WITH_ATTACK), Provides("clean-subset", when=WITH_ATTACK))
 
@@ -55,8 +57,8 @@ def icml26_methods() -> list[MethodSpec]:
             metrics=("fder", "pool-contamination", "pool-coverage"),
             default_dataset="synthetic-traffic",
             reference="none",
-            profiles={"small": {"beta": 0.8, **SMALL}},
-            smoke={"backcast_epochs": 1, "warmup_epochs": 1, "rounds": 2, "beta": 0.8, **SMALL},
+            profiles={"small": SMALL_POOL},
+            smoke={**SMALL_POOL, "backcast_epochs": 1, "warmup_epochs": 1, "rounds": 2},
         ),
         MethodSpec(
             name="none",
