@@ -8,7 +8,7 @@ from typing import Any
 from icml26 import Method, Problem, RunContext
 
 from icml26_plugin_timeguard import storage
-from icml26_plugin_timeguard.configs import PlainConfig, TimeGuardConfig, TrainingConfig
+from icml26_plugin_timeguard.configs import PlainConfig, TimeGuardConfig
 from icml26_plugin_timeguard.session import Session
 from icml26_plugin_timeguard.settings import Training
 from icml26_plugin_timeguard.task import Inputs, Output, Pool, Truth
@@ -24,8 +24,6 @@ def open_session(inputs: Inputs, training: Training, ctx: RunContext) -> Session
 
 class ForecastMethod(Method[Inputs, Output]):
     """What all methods share: figures, and storage without pickle."""
-
-    Config = TrainingConfig
 
     def visualize(self, problem: Problem[Inputs, Truth], output: Output, ctx: RunContext) -> None:
         """Draw the forecasts and, for methods that select units, what was thrown out; list the latter as CSV."""
@@ -49,7 +47,8 @@ class ForecastMethod(Method[Inputs, Output]):
 class PlainTraining(ForecastMethod):
     """Plain training on the untrusted series."""
 
-    Config = PlainConfig
+    class Config(PlainConfig):
+        """Options of plain training."""
 
     def run(self, inputs: Inputs, ctx: RunContext) -> Output:
         """Train on everything."""
@@ -60,9 +59,10 @@ class PlainTraining(ForecastMethod):
 class OracleClean(ForecastMethod):
     """Plain training on the series as it was before the attack: the ceiling of every defence."""
 
-    Config = PlainConfig
+    class Config(PlainConfig):
+        """Options of plain training."""
 
-    def run(self, inputs: Inputs, ctx: RunContext, truth: Truth) -> Output:
+    def run(self, inputs: Inputs, ctx: RunContext, truth: Truth) -> Output:  # type: ignore[override]
         """Train on the clean training part, scaled as the untrusted one."""
         session = open_session(inputs, self.config.training(self.config.epochs), ctx)
         assert truth.clean_train is not None
@@ -72,7 +72,8 @@ class OracleClean(ForecastMethod):
 class TimeGuard(ForecastMethod):
     """Channel-wise pool training."""
 
-    Config = TimeGuardConfig
+    class Config(TimeGuardConfig):
+        """TimeGuard's options."""
 
     def run(self, inputs: Inputs, ctx: RunContext) -> Output:
         """Train on the units that the pool trusts."""
