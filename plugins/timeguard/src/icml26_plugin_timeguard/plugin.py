@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from icml26 import DatasetSpec, MethodSpec, MetricSpec, Paper, Provides, TaskSpec, Value, hookimpl
 
 TASK = "forecasting.backdoor-defense"
@@ -15,10 +17,11 @@ PAPER = Paper(
 
 # On a few thousand windows the paper's beta = 0.5 starves the forecaster, and early stopping ends before the backdoor is learnt,
 # so that there is nothing to defend: train to the end, with a larger step.
-SMALL = {"lr": 1e-3, "model_selection": "last"}
+SMALL: dict[str, Any] = {"lr": 1e-3, "model_selection": "last"}
 # The pool's part was chosen on seeds 11 to 13 of synthetic-traffic; results are reported on others.
 SMALL_POOL = {"beta": 0.8, "k": 10, "sigma": 1.0, "pi": 1.1, **SMALL}
 SMOKE = {**SMALL, "epochs": 2}
+SMOKE_POOL = {**SMALL_POOL, "backcast_epochs": 1, "warmup_epochs": 1, "rounds": 2}
 WITH_ATTACK = {"attack": ("random", "backtime")}
 PLANTED = (Provides("attack", when=WITH_ATTACK), Provides("clean-subset", when=WITH_ATTACK))
 
@@ -43,6 +46,32 @@ def icml26_tasks() -> list[TaskSpec]:
     ]
 
 
+def _baseline(
+    name: str,
+    target: str,
+    summary: str,
+    *,
+    profile: dict[str, Any] = SMALL,
+    smoke: dict[str, Any] = SMOKE,
+    requires: tuple[str, ...] = (),
+    provides: tuple[str, ...] = (),
+) -> MethodSpec:
+    return MethodSpec(
+        name=name,
+        task=TASK,
+        target=f"{PACKAGE}.{target}",
+        summary=summary,
+        role="baseline",
+        requires=requires,
+        provides=provides,
+        metrics=("fder",),
+        default_dataset="synthetic-traffic",
+        reference="none",
+        profiles={"small": profile},
+        smoke=smoke,
+    )
+
+
 @hookimpl
 def icml26_methods() -> list[MethodSpec]:
     """TimeGuard, its reference and its ceiling."""
@@ -58,7 +87,7 @@ def icml26_methods() -> list[MethodSpec]:
             default_dataset="synthetic-traffic",
             reference="none",
             profiles={"small": SMALL_POOL},
-            smoke={**SMALL_POOL, "backcast_epochs": 1, "warmup_epochs": 1, "rounds": 2},
+            smoke=SMOKE_POOL,
         ),
         MethodSpec(
             name="none",
@@ -82,6 +111,60 @@ def icml26_methods() -> list[MethodSpec]:
             reference="none",
             profiles={"small": SMALL},
             smoke=SMOKE,
+        ),
+        MethodSpec(
+            name="oracle-mask",
+            task=TASK,
+            target=f"{PACKAGE}.methods:OracleMask",
+            summary="Plain training with every poisoned unit masked: what a perfect pool would give.",
+            role="oracle",
+            requires=("attack",),
+            provides=("pool",),
+            metrics=("fder",),
+            default_dataset="synthetic-traffic",
+            reference="none",
+            profiles={"small": SMALL},
+            smoke=SMOKE,
+        ),
+        _baseline(
+            "loss-pool",
+            "methods:LossPool",
+            "TimeGuard without its distance criteria: pure small-loss pools per channel.",
+            profile=SMALL_POOL,
+            smoke=SMOKE_POOL,
+            provides=("pool",),
+        ),
+        _baseline(
+            "timeguard-window",
+            "methods:WindowPool",
+            "TimeGuard with criteria averaged over channels, selecting whole windows.",
+            profile=SMALL_POOL,
+            smoke=SMOKE_POOL,
+            provides=("pool",),
+        ),
+        _baseline(
+            "pdb",
+            "baseline_methods:Pdb",
+            "Proactive Defensive Backdoor: a reversible backdoor of the defender's own; needs clean windows.",
+            requires=("clean-subset",),
+        ),
+        _baseline(
+            "fine-pruning",
+            "baseline_methods:FinePruning",
+            "Fine-Pruning: prune units silent on clean windows, then fine-tune on those.",
+            requires=("clean-subset",),
+        ),
+        _baseline(
+            "abl",
+            "baseline_methods:Abl",
+            "Anti-Backdoor Learning: isolate the windows of lowest loss, then unlearn them.",
+            provides=("pool",),
+        ),
+        _baseline(
+            "spectral",
+            "baseline_methods:Spectral",
+            "Spectral Signatures: remove windows whose features stand out, then train again.",
+            provides=("pool",),
         ),
     ]
 
