@@ -38,7 +38,7 @@ def types(session: nox.Session) -> None:
     install(session, "mypy", "numpy", "pydantic", "typer", "pluggy", "nox", "-e", "core")
     session.run("mypy", "core/src")
     for name in PLUGINS:
-        session.run("mypy", f"plugins/{name}/src")
+        session.run("mypy", f"plugins/{name}/src", env={"MYPYPATH": f"plugins/{name}/src"})
 
 
 @nox.session

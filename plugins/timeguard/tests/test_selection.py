@@ -78,7 +78,7 @@ def test_wide_gate_is_pure_small_loss_and_narrow_gate_ignores_the_loss() -> None
 
 
 def test_infinite_isolation_is_always_a_candidate() -> None:
-    loss, isolation = scores()
+    _loss, isolation = scores()
     isolation[0, 17] = np.inf
     assert candidates(isolation, 0.05, 1.0)[0, 17]
 
@@ -86,4 +86,6 @@ def test_infinite_isolation_is_always_a_candidate() -> None:
 def test_selection_commutes_with_a_permutation_of_channels() -> None:
     loss, isolation = scores(channels=5)
     order = np.random.default_rng(1).permutation(5)
-    np.testing.assert_array_equal(drls(loss[order], isolation[order], 0.4, 1.25), drls(loss, isolation, 0.4, 1.25)[order])
+    np.testing.assert_array_equal(
+        drls(loss[order], isolation[order], 0.4, 1.25), drls(loss, isolation, 0.4, 1.25)[order]
+    )

@@ -33,7 +33,7 @@ def test_an_empty_mask_gives_zero_loss_and_zero_gradients() -> None:
     forecast, future = losses()
     loss = masked_mean(unit_loss(forecast, future), torch.zeros(5, 3, dtype=torch.float64))
     loss.backward()
-    assert float(loss) == 0.0
+    assert loss.item() == 0.0
     assert forecast.grad is not None and (forecast.grad == 0).all()
 
 

@@ -16,7 +16,7 @@ class TrainingConfig(MethodConfig):
 
     forecaster: Literal["mlp", "dlinear", "itransformer"] = Field("mlp", description="Network to train.")
     forecaster_options: dict[str, Any] = Field(
-        default_factory=dict, description="Keyword options of the network, e.g. {hidden = 128} for mlp."
+        {}, description="Keyword options of the network, e.g. {hidden = 128} for mlp."
     )
     lr: float = Field(1e-4, gt=0, description="Learning rate of Adam (paper: 1e-4).")
     batch_size: int = Field(64, ge=1, description="Windows in a training step (paper: 64).")
@@ -100,3 +100,55 @@ class TimeGuardConfig(TrainingConfig):
     def pool(self) -> PoolSettings:
         """As the native API takes it."""
         return PoolSettings(**{f.name: getattr(self, f.name) for f in fields(PoolSettings)})
+
+
+class LossPoolConfig(TimeGuardConfig):
+    """TimeGuard without its distance criteria: pure small-loss selection per channel."""
+
+    use_ndf: bool = Field(False, description="Neighbourhood-diversity filter in Stage I.")
+    stage2: Literal["drls", "loss", "fixed"] = Field("loss", description="Selection in Stage II.")
+
+
+class WindowConfig(TimeGuardConfig):
+    """TimeGuard without channel-wise criteria."""
+
+    unit: Literal["channel", "window"] = Field(
+        "window", description="Select whole windows, or (window, channel) units."
+    )
+
+
+class SpectralConfig(PlainConfig):
+    """Spectral Signatures."""
+
+    poison_rate: float = Field(
+        0.03, gt=0, lt=0.6, description="Assumed share of poisoned windows; 1.5 times as many are removed."
+    )
+
+
+class FinePruningConfig(PlainConfig):
+    """Fine-Pruning."""
+
+    tolerance: float = Field(1.05, ge=1, description="Prune until the validation MAE is this many times its start.")
+    fine_tuning_epochs: int = Field(10, ge=0, description="Epochs of fine-tuning on the clean windows.")
+    fine_tuning_lr_factor: float = Field(1.0, gt=0, description="Learning rate of fine-tuning as a multiple of lr.")
+
+
+class AblConfig(PlainConfig):
+    """Anti-Backdoor Learning."""
+
+    flooring_epochs: int = Field(20, ge=1, description="Epochs of local gradient ascent before isolation.")
+    floor_quantile: float = Field(
+        0.1, ge=0, le=1, description="Quantile of the window losses below which the loss ascends."
+    )
+    isolation: float = Field(0.01, gt=0, lt=1, description="Share of windows with the lowest loss that is set apart.")
+    unlearn_epochs: int = Field(5, ge=0, description="Epochs of unlearning the isolated windows.")
+    unlearn_lr_factor: float = Field(0.1, gt=0, description="Learning rate of unlearning as a multiple of lr.")
+
+
+class PdbConfig(PlainConfig):
+    """Proactive Defensive Backdoor."""
+
+    offset: float = Field(3.0, gt=0, description="Height of the defender's stamp in global standard deviations.")
+    stamp_steps: int = Field(2, ge=1, description="Last history steps that are stamped.")
+    shift: float = Field(1.0, description="Reversible change of the target under the stamp, in standard deviations.")
+    weight: float = Field(1.0, gt=0, description="Weight of the stamped clean windows against the untrusted ones.")

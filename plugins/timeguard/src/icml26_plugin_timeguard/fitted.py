@@ -108,7 +108,10 @@ class FittedForecaster:
         sizes = (description["seq_len"], description["pred_len"], description["n_channels"])
         with torch.random.fork_rng():
             module = build(*sizes).to(dtype=getattr(torch, description["dtype"]))
-        module.load_state_dict(state)
+        try:
+            module.load_state_dict(state)
+        except RuntimeError as error:
+            raise InputError(f"{folder}: the weights do not fit the described network: {error}") from None
         stamp = description["stamp"]
         return cls(
             module,

@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from icml26 import Method, Problem, RunContext
 
 from icml26_plugin_timeguard import storage
-from icml26_plugin_timeguard.configs import PlainConfig, TimeGuardConfig, TrainingConfig
+from icml26_plugin_timeguard.configs import LossPoolConfig, PlainConfig, TimeGuardConfig, WindowConfig
 from icml26_plugin_timeguard.session import Session
 from icml26_plugin_timeguard.settings import Training
 from icml26_plugin_timeguard.task import Inputs, Output, Pool, Truth
@@ -22,10 +23,13 @@ def open_session(inputs: Inputs, training: Training, ctx: RunContext) -> Session
     )
 
 
+def fixed_pool(kept: np.ndarray) -> Pool:
+    """A pool (C, N) that was chosen once, as the table and the figures take it."""
+    return Pool(kept, kept, (~kept).astype(np.int32), 1)
+
+
 class ForecastMethod(Method[Inputs, Output]):
     """What all methods share: figures, and storage without pickle."""
-
-    Config = TrainingConfig
 
     def visualize(self, problem: Problem[Inputs, Truth], output: Output, ctx: RunContext) -> None:
         """Draw the forecasts and, for methods that select units, what was thrown out; list the latter as CSV."""
@@ -49,7 +53,8 @@ class ForecastMethod(Method[Inputs, Output]):
 class PlainTraining(ForecastMethod):
     """Plain training on the untrusted series."""
 
-    Config = PlainConfig
+    class Config(PlainConfig):
+        """Options of plain training."""
 
     def run(self, inputs: Inputs, ctx: RunContext) -> Output:
         """Train on everything."""
@@ -60,19 +65,35 @@ class PlainTraining(ForecastMethod):
 class OracleClean(ForecastMethod):
     """Plain training on the series as it was before the attack: the ceiling of every defence."""
 
-    Config = PlainConfig
+    class Config(PlainConfig):
+        """Options of plain training."""
 
-    def run(self, inputs: Inputs, ctx: RunContext, truth: Truth) -> Output:
+    def run(self, inputs: Inputs, ctx: RunContext, truth: Truth) -> Output:  # type: ignore[override]
         """Train on the clean training part, scaled as the untrusted one."""
         session = open_session(inputs, self.config.training(self.config.epochs), ctx)
         assert truth.clean_train is not None
         return Output(train_plainly(session, truth.clean_train, progress=ctx.progress, log=ctx.log))
 
 
+class OracleMask(ForecastMethod):
+    """Plain training on the untrusted series with every poisoned unit masked: what a perfect pool would give."""
+
+    class Config(PlainConfig):
+        """Options of plain training."""
+
+    def run(self, inputs: Inputs, ctx: RunContext, truth: Truth) -> Output:  # type: ignore[override]
+        """Train on the units that the attacker did not touch."""
+        session = open_session(inputs, self.config.training(self.config.epochs), ctx)
+        assert truth.attack is not None
+        clean = ~truth.attack.poisoned
+        return Output(train_plainly(session, mask=clean, progress=ctx.progress, log=ctx.log), fixed_pool(clean))
+
+
 class TimeGuard(ForecastMethod):
     """Channel-wise pool training."""
 
-    Config = TimeGuardConfig
+    class Config(TimeGuardConfig):
+        """TimeGuard's options."""
 
     def run(self, inputs: Inputs, ctx: RunContext) -> Output:
         """Train on the units that the pool trusts."""
@@ -84,3 +105,17 @@ class TimeGuard(ForecastMethod):
         pool = Pool(result.initial_pool, result.pool, result.rejections, config.rounds)
         info: dict[str, Any] = {"selected_epoch": result.selected_epoch, "warnings": list(result.warnings)}
         return Output(result.forecaster, pool, info)
+
+
+class LossPool(TimeGuard):
+    """Pure small-loss pools per channel."""
+
+    class Config(LossPoolConfig):
+        """TimeGuard's options with the distance criteria off."""
+
+
+class WindowPool(TimeGuard):
+    """Pools of whole windows."""
+
+    class Config(WindowConfig):
+        """TimeGuard's options with window-level criteria."""

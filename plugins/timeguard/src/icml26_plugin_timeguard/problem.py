@@ -72,12 +72,17 @@ def random_attacker(settings: AttackSettings, layout: Layout) -> Attacker:
     return attack
 
 
+def part_sizes(total: int, windowing: Windowing) -> tuple[int, int, int]:
+    """Steps of the training, validation and test part."""
+    n_test = int(np.floor(total * windowing.test_fraction + 1e-9))
+    n_val = int(np.floor(total * windowing.val_fraction + 1e-9))
+    return total - n_val - n_test, n_val, n_test
+
+
 def split(series: SeriesData, windowing: Windowing) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Training, validation and test part in time order; InputError when one of them holds no window."""
     total = len(series.values)
-    n_test = int(np.floor(total * windowing.test_fraction + 1e-9))
-    n_val = int(np.floor(total * windowing.val_fraction + 1e-9))
-    n_train = total - n_val - n_test
+    n_train, n_val, n_test = part_sizes(total, windowing)
     needed = windowing.seq_len + windowing.pred_len
     for name, size in (("training", n_train), ("validation", n_val), ("test", n_test)):
         if size < needed:

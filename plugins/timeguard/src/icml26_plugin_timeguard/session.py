@@ -91,6 +91,15 @@ class Session:
         """Forecasting windows of a series, scaled as the training part."""
         return forecast_windows(series, self.scaler, self.seq_len, self.pred_len, device=self.device, dtype=self.dtype)
 
+    def window_set(self, history: np.ndarray, future: np.ndarray) -> WindowSet:
+        """Given windows (n, L_in, C) and (n, L_out, C), physical, scaled as the training part."""
+        like = self.windows(self.train)
+
+        def tensor(values: np.ndarray) -> torch.Tensor:
+            return torch.from_numpy(np.ascontiguousarray(values)).to(like.history)
+
+        return WindowSet(tensor(self.scaler.normalize(history)), tensor(future), like.mean, like.std)
+
     def module(self, *, stream: int = FORECASTER) -> nn.Module:
         """A fresh network with this session's initial weights; the backcaster has swapped lengths."""
         lengths = (self.seq_len, self.pred_len) if stream == FORECASTER else (self.pred_len, self.seq_len)
@@ -113,9 +122,16 @@ class Session:
         )
         return Trainer(self.module(stream=BACKCASTER), windows, self.optimisation, seed=self.seed, stream=BACKCASTER)
 
-    def keeper(self, trainer: Trainer) -> Keeper:
-        """Model selection for a trainer, as the training settings say."""
-        return Keeper(self, trainer)
+    def keeper(self, trainer: Trainer, validation: WindowSet | None = None) -> Keeper:
+        """Model selection for a trainer, as the training settings say.
+
+        ``validation`` replaces the validation part's windows, for forecasters that are deployed on changed inputs.
+        """
+        if self.training.model_selection == "last":
+            return Keeper(trainer, None)
+        if validation is None and self.val is not None:
+            validation = self.windows(self.val)
+        return Keeper(trainer, validation)
 
     def fitted(self, module: nn.Module) -> FittedForecaster:
         """The network as a forecaster of physical values."""
@@ -131,19 +147,17 @@ class Session:
 
 
 class Keeper:
-    """Keeps the weights of the epoch with the lowest validation MAE, or those of the last epoch.
+    """Keeps the weights of the epoch with the lowest MAE on ``validation``, or without it those of the last epoch.
 
     It sees the validation part only, which holds no trigger that we know of: nothing of the test enters.
     """
 
-    def __init__(self, session: Session, trainer: Trainer) -> None:
+    def __init__(self, trainer: Trainer, validation: WindowSet | None) -> None:
         self.trainer = trainer
+        self._windows = validation
         self.best = float("inf")
         self.best_epoch = 0
         self._state: dict[str, torch.Tensor] | None = None
-        self._windows = None
-        if session.training.model_selection == "val" and session.val is not None:
-            self._windows = session.windows(session.val)
 
     def observe(self) -> float | None:
         """Judge the current weights; returns the validation MAE, None under ``last``."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -38,6 +39,6 @@ def load_output(folder: Path) -> Output:
             with np.load(folder / POOL, allow_pickle=False) as data:
                 pool = Pool(data["initial"], data["final"], data["rejections"], int(data["rounds"]))
         info = json.loads((folder / INFO).read_text(encoding="utf-8"))
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:
         raise InputError(f"{folder} holds no complete output of this task: {error}") from None
     return Output(forecaster, pool, info)

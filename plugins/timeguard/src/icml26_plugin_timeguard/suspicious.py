@@ -46,7 +46,10 @@ def suspicious_rows(inputs: Inputs, pool: Pool) -> Iterator[tuple[Any, ...]]:
 
 
 def _time(inputs: Inputs, step: int) -> str:
-    return "" if inputs.timestamps is None else str(np.datetime_as_string(inputs.timestamps[step], unit="s"))
+    if inputs.timestamps is None:
+        return ""
+    stamp = inputs.timestamps[step]
+    return str(np.datetime_as_string(stamp, unit="s")) if stamp.dtype.kind == "M" else repr(float(stamp))
 
 
 def write_csv(inputs: Inputs, pool: Pool, path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +13,8 @@ from torch import nn
 
 from icml26_plugin_timeguard.loss import masked_mean, unit_loss
 from icml26_plugin_timeguard.windows import WindowSet
+
+BatchLoss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 # Names of the random streams. An epoch's randomness depends on (seed, stream, epoch) alone, so that a run can resume at any
 # round, and so that two methods with one seed see the same initial weights and batches.
@@ -75,8 +77,12 @@ class Trainer:
             output = self.model(history)
         return output.to(history.dtype) * self.windows.std + self.windows.mean
 
-    def epoch(self, mask: np.ndarray | None = None) -> float:
-        """Train one shuffled pass on L_def; ``mask`` (C, N) bool, None selects all. Returns the mean loss of the batches."""
+    def epoch(self, mask: np.ndarray | None = None, batch_loss: BatchLoss | None = None) -> float:
+        """Train one shuffled pass over the windows; returns the mean loss of the batches.
+
+        The loss is L_def under ``mask`` (C, N) bool, None selects all; ``batch_loss`` replaces it by a function of the batch's
+        unit losses (B, C) and window indices (B,).
+        """
         windows, device = self.windows, self.windows.history.device
         seed = stream_seed(self.seed, self.stream, self.epochs_done + 1)
         order = torch.randperm(len(windows), generator=torch.Generator().manual_seed(seed)).to(device)
@@ -86,14 +92,18 @@ class Trainer:
         with _seeded(seed, device):
             for index in order.split(self.options.batch_size):
                 losses = unit_loss(self.forecast(windows.history[index]), windows.future[index])
-                loss = masked_mean(losses, selected[index])
-                self.optimizer.zero_grad(set_to_none=True)
-                loss.backward()
-                self.optimizer.step()
+                loss = masked_mean(losses, selected[index]) if batch_loss is None else batch_loss(losses, index)
+                self.step(loss)
                 total += loss.detach()
                 batches += 1
         self.epochs_done += 1
         return float(total) / batches
+
+    def step(self, loss: torch.Tensor) -> None:
+        """One optimiser step on a loss."""
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        self.optimizer.step()
 
     def _mask(self, mask: np.ndarray | None) -> torch.Tensor:
         history = self.windows.history

@@ -1,0 +1,1 @@
+"""Defences made for classification, carried over to forecasting as the paper's comparison does."""
