@@ -216,8 +216,8 @@ def _choices(
     methods, datasets = grid.methods, grid.datasets
     if grid.task is not None:
         catalog.task(grid.task)
-        methods = methods or _all(catalog.of_kind("method", task=grid.task))
-        unnamed = () if datasets else _all(catalog.of_kind("dataset", task=grid.task))
+        methods = methods or all_choices(catalog.of_kind("method", task=grid.task))
+        unnamed = () if datasets else all_choices(catalog.of_kind("dataset", task=grid.task))
         datasets = datasets or unnamed
     else:
         unnamed = () if datasets else _defaults(planner, methods, seen_from)
@@ -231,7 +231,8 @@ def _choices(
     )
 
 
-def _all(entries: Sequence[Entry]) -> tuple[Choice, ...]:
+def all_choices(entries: Sequence[Entry]) -> tuple[Choice, ...]:
+    """A choice for each entry, labelled by its bare name where that is enough."""
     names = [entry.name for entry in entries]
     return tuple(
         Choice(entry.qualified, label=entry.name if names.count(entry.name) == 1 else entry.qualified)
@@ -248,7 +249,7 @@ def _defaults(planner: Planner, methods: Iterable[Choice], seen_from: str | None
             found[dataset.qualified] = dataset
     if not found:
         raise UsageError("none of these methods has a default dataset; name one with --dataset")
-    return _all(list(found.values()))
+    return all_choices(list(found.values()))
 
 
 def _union(planner: Planner, methods: Iterable[Entry], asked: Iterable[str] | None) -> dict[str, list[str]]:
@@ -371,7 +372,7 @@ def run_experiment(
             folders |= done.folders
             reused |= done.reused
     relations = list(_relations(experiment, records))
-    relate_all(relations, records, folders, executor, store)
+    relate_all(relations, records, folders, executor, store, runs_folder=runs_folder)
     outcomes = tuple(outcome_of(cell, records) for cell in experiment.cells)
     kept = tuple(f"{key[:12]}: {reason}" for key, reason in outdated.items() if key not in forced)
     return BenchResult(

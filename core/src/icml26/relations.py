@@ -58,8 +58,13 @@ def relate_all(
     folders: Mapping[str, Path | None],
     executor: Executor,
     store: Store,
+    *,
+    runs_folder: Path,
 ) -> None:
-    """Score what is missing and keep the changed records; a metric that fails is ``missing`` with the reason."""
+    """Score what is missing and keep the changed records; a metric that fails is ``missing`` with the reason.
+
+    The answers lie in a passing folder below ``runs_folder``, which workers on other machines see too.
+    """
     wanted = [relation for relation in relations if not relation.done]
     changed: dict[str, RunRecord] = {}
     for relation in wanted:
@@ -68,7 +73,7 @@ def relate_all(
             changed[relation.record.key] = relation.record
     jobs = deque(relation for relation in wanted if relation.reference is not None)
     if jobs:
-        folder = Path(tempfile.mkdtemp(prefix="icml26-relate-"))
+        folder = Path(tempfile.mkdtemp(prefix=".relate-", dir=runs_folder))
         try:
             for relation in _answered(jobs, executor, folder):
                 changed[relation.record.key] = relation.record
