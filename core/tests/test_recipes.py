@@ -127,7 +127,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 def test_a_sweep_makes_one_entry_for_each_combination(tmp_path: Path) -> None:
     path = written(
         tmp_path,
-        'schema = "icml26.bench/1"\nseeds = "0..2"\n[bench]\ndatasets = ["d"]\n'
+        'schema = "icml26.bench-file/1"\nseeds = "0..2"\n[bench]\ndatasets = ["d"]\n'
         'methods = [{name = "ihm", config = {k = 1}, sweep = {epsilon = [0.1, 1.0], clip = [true]}}]\n',
     )
     grid = read_bench(path)
@@ -137,7 +137,7 @@ def test_a_sweep_makes_one_entry_for_each_combination(tmp_path: Path) -> None:
 
 
 def test_a_bench_file_may_name_a_task_alone(tmp_path: Path) -> None:
-    grid = read_bench(written(tmp_path, 'schema = "icml26.bench/1"\n[bench]\ntask = "a.b"\n'))
+    grid = read_bench(written(tmp_path, 'schema = "icml26.bench-file/1"\n[bench]\ntask = "a.b"\n'))
     assert (grid.task, grid.methods, grid.seeds) == ("a.b", (), (0,))
 
 

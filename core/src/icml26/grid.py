@@ -16,7 +16,7 @@ from icml26.errors import UsageError
 from icml26.plan import Choice
 from icml26.strict_toml import Table, read_toml
 
-BENCH_SCHEMA = "icml26.bench/1"
+BENCH_SCHEMA = "icml26.bench-file/1"
 MAXIMUM_SEEDS = 100_000
 
 _LABEL = re.compile(r"[^\s:=][^:=\n]{0,79}")
@@ -65,7 +65,7 @@ def check_seeds(seeds: Iterable[Any], where: str) -> tuple[int, ...]:
 
 
 def read_bench(path: Path) -> Grid:
-    """A bench file: ``schema = "icml26.bench/1"``, ``seeds``, a table ``[bench]`` as in recipes."""
+    """A bench file: ``schema = "icml26.bench-file/1"``, ``seeds``, a table ``[bench]`` as in recipes."""
     document = Table(str(path), read_toml(path))
     schema = document.need("schema", str)
     if schema != BENCH_SCHEMA:

@@ -23,6 +23,10 @@ SECTIONS: dict[str, dict[str, Command]] = {
     },
     "Run": {
         "run": Command("icml26.cli.run:run", "Run a method on a dataset, beside its reference"),
+        "bench": Command("icml26.cli.bench:bench", "Run methods on datasets for several seeds, and compare them"),
+        "reproduce": Command("icml26.cli.reproduce:reproduce", "Measure the claims of a paper: does it hold here?"),
+        "results": Command("icml26.cli.results:app", "Query, export, merge and rescore what was recorded"),
+        "report": Command("icml26.cli.report:report", "Write a site of tables, plots and runs that opens offline"),
     },
     "Look after plugins": {
         "check-plugin": Command("icml26.cli.check_plugin:check_plugin", "Check that a plugin keeps the contracts"),

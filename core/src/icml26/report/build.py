@@ -58,7 +58,6 @@ def build_report(
     ``reproductions`` are documents that ``icml26 reproduce`` kept. With ``bundle`` logs and artifacts are copied, so that
     the site can be moved; without it they are linked. Records of a wrong shape are skipped and named in the summary. An
     existing folder is replaced only when it is a report; else UsageError. Raises EnvironmentError_ when it cannot be written.
-    UsageError. Raises EnvironmentError_ when it cannot be written.
     """
     output = output.absolute()
     _refuse_foreign(output)
