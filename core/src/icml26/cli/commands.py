@@ -35,6 +35,7 @@ SECTIONS: dict[str, dict[str, Command]] = {
         "install": Command("icml26.cli.install:install", "Install plugins that a registry lists"),
         "uninstall": Command("icml26.cli.install:uninstall", "Uninstall plugins, broken ones too"),
         "registry": Command("icml26.cli.registry:registry", "Add, remove, list, check registries of plugins"),
+        "env": Command("icml26.cli.env:env", "Environments of their own, for methods that cannot live together"),
         "doctor": Command("icml26.cli.doctor:doctor", "What is wrong with this installation, and how to mend it"),
     },
 }

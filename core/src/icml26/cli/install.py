@@ -32,6 +32,12 @@ def install(
         list[str] | None,
         typer.Option("--constraint", "-c", metavar="FILE", help="Versions that dependencies must have (repeatable)."),
     ] = None,
+    no_deps: Annotated[
+        bool,
+        typer.Option(
+            "--no-deps", help="The plugin alone; `--executor env` gives it what it needs in an environment of its own."
+        ),
+    ] = False,
     dry_run: _DryRun = False,
     as_json: _Json = False,
 ) -> None:
@@ -50,7 +56,7 @@ def install(
     federation = open_federation()
     warn(federation)
     indexes = IndexOptions(index_url, tuple(extra_index_url or ()), existing_files(constraint or ()))
-    options = Options(indexes, allow_build=allow_build, upgrade=upgrade, dry_run=dry_run)
+    options = Options(indexes, allow_build=allow_build, upgrade=upgrade, alone=no_deps, dry_run=dry_run)
     outcomes = install_plugins(names, federation, this_environment, options, say=output.note)
     if as_json:
         output.json("install", {"plugins": outcome_rows(outcomes)})

@@ -37,11 +37,12 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How ``install`` behaves."""
+    """How ``install`` behaves; ``alone`` installs plugins without what they require (for environments of their own)."""
 
     indexes: IndexOptions = field(default_factory=IndexOptions)
     allow_build: bool = False
     upgrade: bool = False
+    alone: bool = False
     dry_run: bool = False
 
 
@@ -90,6 +91,7 @@ def install(
             options.indexes,
             allow_build=options.allow_build,
             upgrade=options.upgrade,
+            alone=options.alone,
         )
         say("would run: " + " ".join(command) if options.dry_run else "installing " + ", ".join(_shown(ready)))
         if not options.dry_run:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 import subprocess
 import tomllib
@@ -14,6 +15,7 @@ from urllib.parse import unquote, urlsplit
 from packaging.utils import canonicalize_name, parse_wheel_filename
 
 from icml26.errors import EnvironmentError_
+from icml26.home import cache_folder
 from icml26.hookspecs import ENTRY_POINT_GROUP
 from icml26.registry import git, net, package_index
 from icml26.registry.federation import Listed
@@ -105,7 +107,20 @@ def _checked(item: Listed, path: Path, sha256: str, told: str | None, source: st
         )
     check_hash(path, sha256, released.get(path.name, told))
     facts = check_wheel(path, entry.distribution, entry.name)
-    return Ready(item, str(path), facts.version, source, sha256)
+    return Ready(item, str(_kept(path, sha256)), facts.version, source, sha256)
+
+
+def _kept(path: Path, sha256: str) -> Path:
+    """The wheel at a place where it stays: the installer records that place, and other environments install from it."""
+    target = cache_folder() / "wheels" / sha256 / path.name
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        temporary = target.with_name(f".{target.name}.{os.getpid()}")
+        shutil.copyfile(path, temporary)
+        temporary.replace(target)
+    except OSError:
+        return path  # a cache that cannot be written costs a download later, nothing else
+    return target
 
 
 def _ask_installer(entry: PluginEntry, source: IndexSource, target: Target, folder: Path) -> package_index.Link:

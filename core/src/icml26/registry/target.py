@@ -38,14 +38,18 @@ class Target:
     tool: Literal["uv", "pip"]
     uv: str | None = None
 
-    def install(self, what: Sequence[str], options: IndexOptions, *, allow_build: bool, upgrade: bool) -> list[str]:
-        """The command line that installs wheels, folders or direct references."""
+    def install(
+        self, what: Sequence[str], options: IndexOptions, *, allow_build: bool, upgrade: bool, alone: bool = False
+    ) -> list[str]:
+        """The command line that installs wheels, folders or direct references; ``alone`` leaves out what they require."""
         extra_index = "--index" if self.tool == "uv" else "--extra-index-url"
         command = self._tool("install")
         if not allow_build:
             command += ["--only-binary", ":all:"]
         if upgrade:
             command.append("--upgrade")
+        if alone:
+            command.append("--no-deps")
         if options.index_url:
             command += ["--index-url", options.index_url]
         for url in options.extra_index_urls:
