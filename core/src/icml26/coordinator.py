@@ -26,6 +26,7 @@ LOCK_PATIENCE_SECONDS = 300.0
 _TRY_SECONDS = 0.2
 _POLL_SECONDS = 0.25
 _REVISIT_SECONDS = 1.0
+_RETRY_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +127,7 @@ class _Loop:
         self.waiting: list[tuple[RunRecord, Path | None]] = []
         self.broken: str | None = None
         self.locked_since: float | None = None
+        self.retry_at = 0.0
         self.revisit_at = 0.0
 
     def prepare(self, requests: Iterable[RunRequest]) -> None:
@@ -188,8 +190,9 @@ class _Loop:
 
     def _claim(self) -> None:
         """Claim some more keys; those of others are deferred, those that others have finished meanwhile are reused."""
-        self._attempt(lambda: self.leases.renew(wait_seconds=_TRY_SECONDS))
-        if len(self.claimed) >= self.executor.slots:
+        if self.leases.renewal_due:
+            self._attempt(lambda: self.leases.renew(wait_seconds=_TRY_SECONDS))
+        if len(self.claimed) >= self.executor.slots or self._locked_out():
             return
         if not self.pending and self.deferred and time.monotonic() >= self.revisit_at:
             self.pending, self.deferred = self.deferred, self.pending
@@ -280,6 +283,8 @@ class _Loop:
 
     def _attempt(self, action: Callable[[], None]) -> None:
         """Try to write; a lock is waited out without holding up the runs, anything else ends the scheduling."""
+        if self._locked_out():
+            return
         try:
             action()
         except StoreError as error:
@@ -291,9 +296,14 @@ class _Loop:
         if isinstance(error, StoreBusyError):
             now = time.monotonic()
             self.locked_since = now if self.locked_since is None else self.locked_since
+            self.retry_at = now + _RETRY_SECONDS
             if now - self.locked_since < LOCK_PATIENCE_SECONDS:
                 return
         self.broken = self.broken or str(error)
+
+    def _locked_out(self) -> bool:
+        """Whether the store was locked a moment ago: trying all the time would hold up the runs."""
+        return self.locked_since is not None and time.monotonic() < self.retry_at
 
     def _patiently(self, action: Callable[[], None]) -> None:
         while self.broken is None:

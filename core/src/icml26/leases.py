@@ -76,10 +76,13 @@ class Leases:
         held = {str(row[0]) for row in ids}
         return {lease.key for lease in wanted if lease.record_id in held}
 
+    @property
+    def renewal_due(self) -> bool:
+        """Whether we have been silent for ``RENEW_EVERY_SECONDS``."""
+        return time.monotonic() - self._renewed >= RENEW_EVERY_SECONDS
+
     def renew(self, *, wait_seconds: float | None = None) -> None:
-        """Say that we are alive, at most every ``RENEW_EVERY_SECONDS``."""
-        if time.monotonic() - self._renewed < RENEW_EVERY_SECONDS:
-            return
+        """Say that we are alive."""
         with self.store.database.writing(wait_seconds) as connection:
             self._touch(connection)
 

@@ -91,7 +91,7 @@ class SlurmExecutor:
                     self._events.append(event)
                 if isinstance(event, Finished) or (event is not None and not isinstance(event, Started)):
                     for table in (self._jobs, self._over, self._asked):
-                        table.pop(job_id, None)  # type: ignore[attr-defined]
+                        table.pop(job_id, None)
             if self._events or time.monotonic() >= deadline:
                 found, self._events = self._events, []
                 return found

@@ -105,7 +105,10 @@ def _touch(config: Any, ctx: Any) -> float:
 
 
 def _touch_in_child(config: Any, ctx: Any) -> float:
-    code = f"import time; b = bytearray({int(config.size)} << 20); b[::4096] = b'1' * len(range(0, len(b), 4096)); time.sleep(5)"
+    code = (
+        f"import time; block = bytearray({int(config.size)} << 20)\n"
+        "block[::4096] = b'1' * len(range(0, len(block), 4096)); time.sleep(0.8)"
+    )
     subprocess.run([sys.executable, "-c", code], check=True)
     return 1.0
 
