@@ -67,13 +67,21 @@ class TreeEstimator(RegressorMixin, BaseEstimator):
             require_number("top_k", self.top_k, least=1, integral=True)
 
     def _check_inputs(self, X: ArrayLike, y: ArrayLike) -> tuple[FloatArray, FloatArray]:
+        self._refuse_target(y)
         X, y = validate_data(self, X, y, dtype=np.float64, ensure_all_finite=False, y_numeric=True)
         inputs, target = np.asarray(X), np.asarray(y, dtype=np.float64)
         self._refuse_not_finite(inputs)
+        return inputs, target
+
+    @staticmethod
+    def _refuse_target(y: ArrayLike) -> None:
+        """Name the row of a value that is not finite; every other fault of y is scikit-learn's to name."""
+        target = np.asarray(y).ravel()
+        if target.dtype.kind != "f":
+            return
         bad = np.flatnonzero(~np.isfinite(target))
         if bad.size:
             raise ValueError(f"Input y contains {_what(target[bad[0]])} in row {bad[0]}: remove or impute such rows")
-        return inputs, target
 
     def _refuse_not_finite(self, X: FloatArray) -> None:
         if np.isfinite(X.sum()) or np.isfinite(X).all():
@@ -177,11 +185,13 @@ class TreeEstimator(RegressorMixin, BaseEstimator):
 
     def predict(self, X: ArrayLike) -> FloatArray:
         """Predictions (m,) for X (m, n_features), float64."""
-        return self.tree_.predict(self._check_predict(X), self.clip_predictions)
+        inputs = self._check_predict(X)
+        return self.tree_.predict(inputs, self.clip_predictions)
 
     def apply(self, X: ArrayLike) -> NDArray[np.int64]:
         """Number of the leaf of each row of X, (m,), 0 to n_leaves_ - 1 from left to right."""
-        return self.tree_.apply(self._check_predict(X))
+        inputs = self._check_predict(X)
+        return self.tree_.apply(inputs)
 
     def export_text(self, feature_names: Sequence[str] | None = None, digits: int = 4) -> str:
         """The tree as indented text: the condition of each cut, and the equation, rows and error of each leaf."""

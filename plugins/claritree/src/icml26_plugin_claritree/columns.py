@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 FloatArray = NDArray[np.float64]
 
-SMALLEST_STD = 1e-12  # a column that varies less than this is left unscaled
+SMALLEST_STD = 1e-12  # a column whose standard deviation is below this share of its greatest value is constant
 
 
 @dataclass(frozen=True)
@@ -81,6 +81,16 @@ def is_binary(values: FloatArray) -> bool:
     return bool(np.all((values == 0.0) | (values == 1.0)))
 
 
+def _mean_and_std(values: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Mean and population standard deviation of the columns, 1 for constant ones; squares are taken of scaled values only."""
+    greatest = np.abs(values).max(axis=0, initial=0.0)
+    scale = np.where(greatest > 0, greatest, 1.0)
+    scaled = values / scale
+    mean = scaled.mean(axis=0)
+    std = (scaled - mean).std(axis=0)
+    return mean * scale, np.where(std < SMALLEST_STD, 1.0, std * scale)
+
+
 def find_columns(X: FloatArray, categorical: Sequence[int] = (), *, one_hot: bool = True) -> Columns:
     """Roles of the columns of the training inputs X (n, d); `categorical` holds column indices of integer codes."""
     declared = set(categorical)
@@ -102,8 +112,7 @@ def find_columns(X: FloatArray, categorical: Sequence[int] = (), *, one_hot: boo
         if not flag:
             continuous.append(j)
     values = X[:, continuous]
-    mean = values.mean(axis=0)
-    std = (values - mean).std(axis=0)
+    mean, std = _mean_and_std(values)
     return Columns(
         n_inputs=X.shape[1],
         continuous=tuple(continuous),
@@ -111,5 +120,5 @@ def find_columns(X: FloatArray, categorical: Sequence[int] = (), *, one_hot: boo
         split_code=tuple(code),
         split_binary=tuple(binary),
         mean=mean,
-        std=np.where(std < SMALLEST_STD, 1.0, std),
+        std=std,
     )

@@ -82,8 +82,8 @@ class Tree:
     def predict(self, X: FloatArray, clip: str | None = None) -> FloatArray:
         """Predictions (m,); `clip` "leaf" or "train" keeps them within the training targets of the leaf or of all rows."""
         out = np.empty(X.shape[0])
-        continuous = list(self.columns.continuous)
-        everything = len(continuous) == X.shape[1]
+        continuous = np.array(self.columns.continuous, dtype=np.intp)
+        everything = continuous.size == X.shape[1]
         lowest, highest = self.y_range[:, 0].min(), self.y_range[:, 1].max()
         for leaf, rows in enumerate(self.rows_of_leaves(X)):
             values = X[rows] if everything else X[np.ix_(rows, continuous)]
