@@ -30,6 +30,7 @@ SECTIONS: dict[str, dict[str, Command]] = {
     },
     "Look after plugins": {
         "check-plugin": Command("icml26.cli.check_plugin:check_plugin", "Check that a plugin keeps the contracts"),
+        "new-plugin": Command("icml26.cli.new_plugin:new_plugin", "Begin a plugin from the template"),
         "search": Command("icml26.cli.search:search", "Plugins that can be installed, from the registries"),
         "info": Command("icml26.cli.search:info", "What the registries say about a plugin"),
         "install": Command("icml26.cli.install:install", "Install plugins that a registry lists"),

@@ -30,6 +30,10 @@ HEADER = """\
 """
 
 
+class UnfinishedError(InputError):
+    """A project that has no index yet."""
+
+
 def project_entry(folder: Path, source: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """The registry entry of a plugin's project folder; ``source`` defaults to the package index.
 
@@ -96,7 +100,10 @@ def registry_toml(entries: Iterable[Mapping[str, Any]], *, title: str, header: s
 
 
 def generate(root: Path, *, wheels: Path | None = None) -> str:
-    """The text of the repository's registry; hashes of released wheels are kept, and read anew from ``wheels``."""
+    """The text of the repository's registry; hashes of released wheels are kept, and read anew from ``wheels``.
+
+    A plugin that has no index yet is left out, with a line on standard error.
+    """
     target = root / "registry.toml"
     released: dict[str, list[dict[str, str]]] = {}
     if target.exists():
@@ -108,7 +115,11 @@ def generate(root: Path, *, wheels: Path | None = None) -> str:
         released[distribution] = [*others, wheel_row(path)]
     entries = []
     for pyproject in sorted(root.glob("plugins/*/pyproject.toml")):
-        made = project_entry(pyproject.parent)
+        try:
+            made = project_entry(pyproject.parent)
+        except UnfinishedError as error:
+            sys.stderr.write(f"left out: {error}\n")
+            continue
         entries.append({**made, "wheels": released.get(made["distribution"], [])})
     text = registry_toml(entries, title="Papers of ICML 2026")
     registry = parse_registry(text.encode("utf-8"), "icml26", str(target))
@@ -149,7 +160,7 @@ def _index(folder: Path, package: str) -> dict[str, Any]:
             if isinstance(document, dict) and document.get("schema") == "icml26.index/1":
                 return document
             raise InputError(f"{path}: not an index of schema icml26.index/1")
-    raise InputError(
+    raise UnfinishedError(
         f"{folder}: {package}/icml26-index.json is missing; write it: icml26 check-plugin NAME --write-index"
     )
 
