@@ -160,3 +160,23 @@ class GitOverHttp(BaseHTTPRequestHandler):
                 parts.append(self.rfile.read(size))
                 self.rfile.readline()
         return b"".join(parts)
+
+
+def install_editable(site: Path, project: Path) -> None:
+    """What an editable install leaves in a ``site-packages`` folder, without a build backend."""
+    import json
+    import tomllib
+
+    metadata = tomllib.loads((project / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    stem = f"{metadata['name'].replace('-', '_')}-{metadata['version']}"
+    info = site / f"{stem}.dist-info"
+    info.mkdir()
+    requires = "".join(f"Requires-Dist: {item}\n" for item in metadata.get("dependencies", ()))
+    head = f"Metadata-Version: 2.1\nName: {metadata['name']}\nVersion: {metadata['version']}\n"
+    (info / "METADATA").write_text(head + requires, encoding="utf-8")
+    points = "".join(f"{name} = {value}\n" for name, value in metadata["entry-points"]["icml26"].items())
+    (info / "entry_points.txt").write_text(f"[icml26]\n{points}", encoding="utf-8")
+    origin = {"url": project.resolve().as_uri(), "dir_info": {"editable": True}}
+    (info / "direct_url.json").write_text(json.dumps(origin), encoding="utf-8")
+    (info / "RECORD").write_text("", encoding="utf-8")
+    (site / f"{stem}.pth").write_text(f"{project.resolve() / 'src'}\n", encoding="utf-8")
