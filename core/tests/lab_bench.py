@@ -17,7 +17,12 @@ from lab_environment import mischief, request
 
 
 def requests(count: int, seconds: float, deed: str = "", path: str = "") -> list[RunRequest]:
-    """The grid: ``count`` seeds over two methods, or over one deed."""
+    """The grid: ``count`` seeds over two methods, over one deed, or a mixture with runs stuck in C and with grandchildren."""
+    if deed == "mixed":
+        quick = [request(("noop", "other")[seed % 2], seed=seed, config={"seconds": seconds}) for seed in range(count)]
+        stuck = [mischief("sleep-in-c", 0.4, seed=seed) for seed in range(count // 8)]
+        forking = [mischief("double-fork", 1, f"{path}-{seed}", seed=seed) for seed in range(count // 8)]
+        return [*forking, *quick[: count // 2], *stuck, *quick[count // 2 :]]
     if deed:
         return [mischief(deed, seconds, path, seed=seed) for seed in range(count)]
     return [request(("noop", "other")[seed % 2], seed=seed, config={"seconds": seconds}) for seed in range(count)]

@@ -123,7 +123,7 @@ class _Loop:
         self.pending: deque[RunRequest] = deque()
         self.deferred: deque[RunRequest] = deque()
         self.claimed: deque[RunRequest] = deque()
-        self.running: dict[str, RunRequest] = {}
+        self.running: dict[str, Job] = {}
         self.waiting: list[tuple[RunRecord, Path | None]] = []
         self.broken: str | None = None
         self.locked_since: float | None = None
@@ -169,13 +169,12 @@ class _Loop:
     def abort(self) -> None:
         """End all processes, keep every record that was finished, free the keys."""
         self.executor.close()
-        for job_id, request in list(self.running.items()):
-            folder = self.runs_folder / job_id
-            answer = read_answer(request.to_json(), folder)
+        for job in self.running.values():
+            answer = read_answer(job.request, job.folder)
             if isinstance(answer, RunRecord):
-                self.waiting.append((answer, folder))
+                self.waiting.append((answer, job.folder))
             else:
-                discard_unfinished(folder, job_id)
+                discard_unfinished(job.folder, job.id)
         self.running.clear()
         try:
             if self.waiting:
@@ -226,16 +225,16 @@ class _Loop:
                 python=self.python(request),
                 fresh=self.fresh(request),
             )
-            self.running[job.id] = request
+            self.running[job.id] = job
             self.executor.submit(job)
 
     def _heard(self, event: Event) -> None:
         if isinstance(event, Finished | Unwritten):
-            request = self.running.pop(event.id, None)
-            if request is None:
+            job = self.running.pop(event.id, None)
+            if job is None:
                 return
             if isinstance(event, Finished):
-                answer = read_answer(request.to_json(), event.folder)
+                answer = read_answer(job.request, event.folder)
                 if isinstance(answer, RunRecord):
                     self.waiting.append((answer, event.folder))
                 else:

@@ -214,8 +214,6 @@ class Guardian:
         self.job = Job(request, Path(command["folder"]), affinity, fresh)
         try:
             self.job.folder.mkdir(parents=True, exist_ok=True)
-            text = json.dumps(request, allow_nan=False)
-            (self.job.folder / "request.json").write_text(text + "\n", encoding="utf-8")
         except OSError as error:
             self._unwritten(f"{self.job.folder}: {error.strerror or error}")
             return
@@ -237,14 +235,20 @@ class Guardian:
             except OSError:
                 self._end_worker()
         try:
-            self._spawn(job)
+            path = job.folder / "request.json"
+            path.write_text(json.dumps(job.request, allow_nan=False) + "\n", encoding="utf-8")
+            log = _high(os.open(job.folder / "log.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644))
+        except OSError as error:
+            self._unwritten(f"{job.folder}: {error.strerror or error}")
+            return
+        try:
+            self._spawn(job, path, log)
         except OSError as error:
             self._conclude(Verdict("failed", "WorkerStart", f"{job.affinity[1]}: cannot be started ({error.strerror})"))
 
-    def _spawn(self, job: Job) -> None:
+    def _spawn(self, job: Job, path: Path, log: int) -> None:
         requests_out, requests_in = (_high(item) for item in os.pipe2(os.O_CLOEXEC))
         events_out, events_in = (_high(item) for item in os.pipe2(os.O_CLOEXEC))
-        log = _high(os.open(job.folder / "log.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644))
         nothing = _high(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
         places = (
             (nothing, 0),
@@ -254,7 +258,7 @@ class Guardian:
             (requests_out, REQUEST_DESCRIPTOR),
         )
         python = job.affinity[1]
-        arguments = [python, "-I", "-m", "icml26.worker", str(job.folder / "request.json"), str(job.folder), "--serve"]
+        arguments = [python, "-I", "-m", "icml26.worker", str(path), str(job.folder), "--serve"]
         threads = {name: str(job.affinity[2]) for name in _THREAD_VARIABLES}
         try:
             pid = os.posix_spawn(

@@ -156,8 +156,9 @@ def recover(store: Store, *, wait_seconds: float | None = None) -> int:
 
 def discard_unfinished(folder: Path, record_id: str) -> None:
     """Remove the folder of a run that was cut off; one that does not look like it, or holds a record, is left alone."""
-    ours = folder.name == record_id and (folder / "request.json").is_file()
-    if ours and not (folder / "record.json").exists():
+    if folder.name != record_id or (folder / "record.json").exists() or not folder.is_dir():
+        return
+    if any((folder / name).is_file() for name in ("request.json", "log.txt")) or not any(folder.iterdir()):
         shutil.rmtree(folder, ignore_errors=True)
 
 

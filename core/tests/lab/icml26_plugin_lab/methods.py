@@ -74,6 +74,12 @@ def _stuck_in_c(config: Any, ctx: Any) -> float:
     return 0.0
 
 
+def _sleep_in_c(config: Any, ctx: Any) -> float:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    ctypes.PyDLL(None).usleep(int(config.size * 1e6))
+    return 1.0
+
+
 def _double_fork(config: Any, ctx: Any) -> float:
     """Leave a grandchild in a session of its own, then hang in C."""
     code = (
@@ -204,6 +210,7 @@ def _float32() -> Any:
 _DEEDS: dict[str, Callable[[Any, Any], Any]] = {
     "sleep": _sleep,
     "stuck-in-c": _stuck_in_c,
+    "sleep-in-c": _sleep_in_c,
     "double-fork": _double_fork,
     "child": _child,
     "touch": _touch,
