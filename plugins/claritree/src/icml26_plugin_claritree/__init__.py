@@ -8,20 +8,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from icml26_plugin_claritree.cuts import FirstCuts, first_cuts
     from icml26_plugin_claritree.cv import CLARITreeCV
-    from icml26_plugin_claritree.estimator import PAPER_KAPPAS, PAPER_LAMBDAS, CLARITreeRegressor
+    from icml26_plugin_claritree.defaults import PAPER_KAPPAS, PAPER_LAMBDAS
+    from icml26_plugin_claritree.estimator import CLARITreeRegressor
     from icml26_plugin_claritree.tree import Tree
 
-__all__ = ["PAPER_KAPPAS", "PAPER_LAMBDAS", "CLARITreeCV", "CLARITreeRegressor", "Tree"]
+__all__ = ["PAPER_KAPPAS", "PAPER_LAMBDAS", "CLARITreeCV", "CLARITreeRegressor", "FirstCuts", "Tree", "first_cuts"]
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "CLARITreeRegressor": "estimator",
     "CLARITreeCV": "cv",
-    "PAPER_LAMBDAS": "estimator",
-    "PAPER_KAPPAS": "estimator",
+    "PAPER_LAMBDAS": "defaults",
+    "PAPER_KAPPAS": "defaults",
     "Tree": "tree",
+    "FirstCuts": "cuts",
+    "first_cuts": "cuts",
 }
 
 

@@ -12,8 +12,9 @@ from sklearn.metrics import r2_score
 from sklearn.model_selection import KFold, check_cv
 
 from icml26_plugin_claritree.base import TreeEstimator, require_number
+from icml26_plugin_claritree.defaults import PAPER_KAPPAS, PAPER_LAMBDAS
 from icml26_plugin_claritree.engines import EngineName
-from icml26_plugin_claritree.estimator import PAPER_KAPPAS, PAPER_LAMBDAS, CLARITreeRegressor
+from icml26_plugin_claritree.estimator import CLARITreeRegressor
 from icml26_plugin_claritree.training import Prepared
 
 FloatArray = NDArray[np.float64]

@@ -15,11 +15,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from icml26_plugin_claritree.base import TreeEstimator, require_number, write_whole
 from icml26_plugin_claritree.engines import EngineName
+from icml26_plugin_claritree.training import Prepared
 from icml26_plugin_claritree.tree import Tree
 
 SCHEMA = "icml26.claritree.tree/1"
-PAPER_LAMBDAS = (0.1, 0.08, 0.05, 0.03, 0.01, 0.008, 0.005, 0.003, 0.001, 5e-4, 1e-4)
-PAPER_KAPPAS = (0.1, 0.01, 0.001, 1e-4, 1e-5)
 
 
 class CLARITreeRegressor(TreeEstimator):
@@ -105,13 +104,18 @@ class CLARITreeRegressor(TreeEstimator):
         Raises:
             ValueError: an option is out of range, or X or y hold NaN or infinity (the message names column and row).
         """
+        prepared, _ = self.prepared(X, y)
+        grown = self._grow(prepared, [float(self.lambda_)], float(self.kappa))[0]
+        self._keep(prepared, grown)
+        return self
+
+    def prepared(self, X: ArrayLike, y: ArrayLike) -> tuple[Prepared, float]:
+        """Check options and data; bins, moments and the rest of what a search on them needs, and the ridge n * kappa."""
         self._check_common()
         require_number("lambda_", self.lambda_, least=0.0)
         require_number("kappa", self.kappa, least=0.0)
         prepared = self._prepare(*self._check_inputs(X, y), effective_n_jobs(self.n_jobs))
-        grown = self._grow(prepared, [float(self.lambda_)], float(self.kappa))[0]
-        self._keep(prepared, grown)
-        return self
+        return prepared, prepared.problem.n * float(self.kappa)
 
     def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
         """The fitted estimator as a JSON document, also written to `path` where given. No code is stored."""
