@@ -37,17 +37,8 @@ def icml26_metrics():
     return [MetricSpec("score", "toys.{name}", "{package}.impl:score", (Value("", None, "higher"),), "A score")]
 """
 
-_CLEARED = (
-    "NO_COLOR",
-    "FORCE_COLOR",
-    "COLUMNS",
-    "TERM",
-    "PYTHONPATH",
-    "PYTHONIOENCODING",
-    "PYTHONUTF8",
-    "LC_ALL",
-    "LANG",
-)
+_CLEARED = {"NO_COLOR", "FORCE_COLOR", "COLUMNS", "TERM", "LC_ALL", "LANG"}
+_CLEARED_PREFIXES = ("ICML26_", "PYTHON", "_ICML26", "_TYPER")
 
 
 @dataclass
@@ -98,7 +89,9 @@ class Site:
     def variables(self, **more: str) -> dict[str, str]:
         """The environment of a child."""
         kept = {
-            key: value for key, value in os.environ.items() if key not in _CLEARED and not key.startswith("ICML26_")
+            key: value
+            for key, value in os.environ.items()
+            if key not in _CLEARED and not key.startswith(_CLEARED_PREFIXES)
         }
         own = {"PYTHONPATH": str(self.folder), "ICML26_HOME": str(self.home), "PYTHONUTF8": "1"}
         return {**kept, **own, **self.environment, **more}

@@ -168,6 +168,16 @@ def test_one_distribution_seen_through_two_paths_is_one(site: Site, tmp_path: Pa
     assert done.stderr == ""
 
 
+def test_a_linked_metadata_folder_is_no_second_copy(site: Site, tmp_path: Path) -> None:
+    site.add("linked", index=True)
+    other = tmp_path / "other"
+    other.mkdir()
+    for folder in site.folder.iterdir():
+        (other / folder.name).symlink_to(folder, target_is_directory=True)
+    done = site.run("list-plugins", "--json", PYTHONPATH=os.pathsep.join([str(site.folder), str(other)]))
+    assert json.loads(done.stdout)["faults"] == []
+
+
 def test_of_two_copies_the_first_on_the_path_counts_and_the_other_is_a_note(site: Site, tmp_path: Path) -> None:
     site.add("copied", index=True, version="0.1")
     other = Site(tmp_path / "other", tmp_path / "home")
@@ -402,10 +412,11 @@ def test_an_editable_install_through_an_import_hook_is_found(
     (metadata / "direct_url.json").write_text('{"url": "file:///x", "dir_info": {"editable": true}}')
     (packages / "_hooked_finder.py").write_text(
         "import sys\nfrom importlib.machinery import PathFinder\n"
-        "class Broken:\n    @staticmethod\n    def find_spec(name, path=None, target=None): raise RuntimeError\n"
+        "class Broken:\n    @staticmethod\n    def find_spec(name, path=None, target=None):\n"
+        "        if name.startswith('icml26_plugin_'): raise RuntimeError\n"
         "class Finder:\n    @staticmethod\n    def find_spec(name, path=None, target=None):\n"
         f"        return PathFinder.find_spec(name, [{str(project.folder)!r}]) if name == {package.name!r} else None\n"
-        "sys.meta_path.append(Finder)\n"
+        "sys.meta_path[:] = [Broken, *sys.meta_path, Finder]\n"
     )
     (packages / "_hooked.pth").write_text("import _hooked_finder\n")
     done = site.run("list-plugins", "--json", python=str(python))
