@@ -61,6 +61,7 @@ class ColumnFile(ABC):
     """An open file of named columns, all of one length."""
 
     unit = "row"
+    text_advice = "correct the file or leave the column out"
 
     def __init__(self, path: Path, names: Sequence[str]) -> None:
         self.path = path
@@ -83,10 +84,8 @@ class ColumnFile(ABC):
 
     def refuse_text(self, line: int, column: str, cell: str) -> InputError:
         """The error for a text where a number is expected."""
-        return InputError(
-            f"{self.path}: {self.unit} {line}, column {column!r}: {shorten(cell)} is not a number; "
-            "correct the file, declare the column (categorical, timestamp), or leave it out (drop, features, columns)"
-        )
+        place = f"{self.path}: {self.unit} {line}, column {column!r}"
+        return InputError(f"{place}: {shorten(cell)} is not a number; {self.text_advice}")
 
     def columns(
         self, names: Sequence[str], numbers: np.ndarray, texts: dict[str, list[str]], lines: np.ndarray
@@ -99,8 +98,17 @@ class ColumnFile(ABC):
         return found
 
 
-def open_columns(path: Path, *, delimiter: str | None = None, encoding: str = "utf-8") -> ColumnFile:
-    """Open a CSV (also gzipped), Parquet or NPZ file by its suffix. Raises InputError when it cannot be used."""
+def open_columns(path: Path, text_advice: str, *, delimiter: str | None = None, encoding: str = "utf-8") -> ColumnFile:
+    """Open a CSV (also gzipped), Parquet or NPZ file by its suffix. Raises InputError when it cannot be used.
+
+    ``text_advice`` ends the message about a text where a number is expected.
+    """
+    file = _open(path, delimiter, encoding)
+    file.text_advice = text_advice
+    return file
+
+
+def _open(path: Path, delimiter: str | None, encoding: str) -> ColumnFile:
     kind = file_kind(path)
     if kind == "parquet":
         from icml26.tasks.parquet_columns import ParquetColumns

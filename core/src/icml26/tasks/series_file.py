@@ -18,6 +18,8 @@ from icml26.tasks.timestamps import parse_timestamps
 
 Impute = Literal["previous", "linear"]
 
+_TEXT_ADVICE = "correct it, set timestamp to the column if it holds times, or choose the channels with columns"
+
 
 def read_series(
     path: str | Path,
@@ -51,7 +53,7 @@ def read_series(
     else:
         if array is not None or feature is not None:
             raise InputError(f"{path}: array and feature are for .npz files; choose channels with columns")
-        file = open_columns(path, delimiter=delimiter, encoding=encoding)
+        file = open_columns(path, _TEXT_ADVICE, delimiter=delimiter, encoding=encoding)
         file.require(texts, "timestamp")
         file.require(columns or (), "columns")
         channels = [name for name in file.names if name not in texts] if columns is None else list(columns)

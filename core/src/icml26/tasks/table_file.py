@@ -18,6 +18,8 @@ from icml26.tasks.tabular import Inputs, Truth
 
 Unseen = Literal["refuse", "drop"]
 
+_TEXT_ADVICE = "correct it, list the column in categorical if it holds labels, or leave it out with drop"
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Table:
@@ -141,7 +143,7 @@ def read_table(
     """
     path = Path(path)
     check_roles(target, features, drop, categorical, weight, split_column)
-    file = open_columns(path, delimiter=delimiter, encoding=encoding)
+    file = open_columns(path, _TEXT_ADVICE, delimiter=delimiter, encoding=encoding)
     others = [name for name in (target, weight, split_column) if name is not None]
     chosen = _features(file, others, features, drop, categorical)
     texts = [name for name in chosen if name in categorical]
