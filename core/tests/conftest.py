@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from arena_environment import Arena
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -21,3 +25,19 @@ def lab_python(tmp_path_factory: pytest.TempPathFactory) -> str:
     from lab_environment import make_environment
 
     return str(make_environment(tmp_path_factory.mktemp("lab") / "environment"))
+
+
+@pytest.fixture(scope="session")
+def arena_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An interpreter that has the arena plugin."""
+    from arena_environment import make_environment
+
+    return make_environment(tmp_path_factory.mktemp("arena") / "environment")
+
+
+@pytest.fixture
+def arena(arena_python: Path, tmp_path: Path) -> Arena:
+    """The command line in that environment with an empty home."""
+    from arena_environment import Arena
+
+    return Arena(arena_python, tmp_path / "home")

@@ -19,8 +19,9 @@ _EXPORTS = {
     "icml26.context": ("RunContext",),
     "icml26.records": ("RunRecord",),
     "icml26.errors": ("EnvironmentError_", "Icml26Error", "InputError", "PluginError", "StoreError", "UsageError"),
+    "icml26.api_bench": ("bench", "reproduce"),
+    "icml26.result_set": ("results",),
     "icml26.api": (
-        "bench",
         "get_method",
         "list_datasets",
         "list_methods",
@@ -28,8 +29,6 @@ _EXPORTS = {
         "list_plugins",
         "list_tasks",
         "load_dataset",
-        "reproduce",
-        "results",
         "run",
     ),
     "icml26.fingerprint": ("fingerprint",),
@@ -39,6 +38,8 @@ _HOME = {name: module for module, names in _EXPORTS.items() for name in names}
 __all__ = sorted(_HOME)
 
 if TYPE_CHECKING:
+    from icml26.api_bench import bench as bench
+    from icml26.api_bench import reproduce as reproduce
     from icml26.context import RunContext as RunContext
     from icml26.dataset import Dataset as Dataset
     from icml26.dataset import DatasetConfig as DatasetConfig
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from icml26.method import Method as Method
     from icml26.method import MethodConfig as MethodConfig
     from icml26.records import RunRecord as RunRecord
+    from icml26.result_set import results as results
     from icml26.specs import DatasetSpec as DatasetSpec
     from icml26.specs import MethodSpec as MethodSpec
     from icml26.specs import MetricSpec as MetricSpec

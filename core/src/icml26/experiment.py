@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from icml26.catalog import Entry
+from icml26.config import resolve_config
 from icml26.coordinator import Notice, run_all
 from icml26.errors import InputError, UsageError
 from icml26.executors import Executor
@@ -188,17 +189,28 @@ def plan_experiment(
 
     ``figures`` says for which seeds methods draw. Raises UsageError for wrong names and configs.
     """
-    methods, datasets, chosen = _choices(planner, grid, seen_from)
+    methods, datasets, unnamed = _choices(planner, grid, seen_from)
+    unusable = {label_of(choice): reason for choice in unnamed if (reason := _needs_options(planner, choice))}
     entries = [planner.catalog.find("method", choice.name, seen_from=seen_from) for choice in methods]
     metrics = _union(planner, entries, grid.metrics)
     cells: list[Cell] = []
     notes: dict[str, None] = {}
     for dataset, (method, entry), seed in itertools.product(datasets, zip(methods, entries, strict=True), grid.seeds):
-        plan = _plan_cell(
-            planner, method, dataset, seed, metrics.get(entry.spec.task), metric_config, grid, seen_from, chosen
-        )
-        plan = _drawing(plan, figures, seed == grid.seeds[0])
+        if label_of(dataset) in unusable:
+            found = planner.catalog.find("dataset", dataset.name, seen_from=seen_from)
+            plan = RunPlan(entry, found, None, not_applicable=unusable[label_of(dataset)])
+        else:
+            plan = planner.plan(
+                method,
+                dataset,
+                seed=seed,
+                metrics=metrics[entry.spec.task],
+                metric_config=metric_config,
+                base=grid.folder,
+                seen_from=seen_from,
+            )
         notes |= dict.fromkeys(plan.notes)
+        plan = _drawing(plan, figures, seed == grid.seeds[0])
         cells.append(Cell(label_of(method), label_of(dataset), seed, plan))
     references, missing, added = _references(planner, cells)
     added = [replace(cell, plan=_drawing(cell.plan, figures, cell.seed == grid.seeds[0])) for cell in added]
@@ -207,13 +219,12 @@ def plan_experiment(
 
 def _choices(
     planner: Planner, grid: Grid, seen_from: str | None
-) -> tuple[tuple[Choice, ...], tuple[Choice, ...], frozenset[str]]:
-    """Methods and datasets of the grid, filled in from its task or the methods' defaults.
-
-    The last value holds the labels of datasets that nobody named: those that need options are left out, not errors.
-    """
+) -> tuple[tuple[Choice, ...], tuple[Choice, ...], tuple[Choice, ...]]:
+    """Methods and datasets of the grid, filled in from its task or the methods' defaults, and those datasets nobody named."""
     catalog = planner.catalog
     methods, datasets = grid.methods, grid.datasets
+    if not methods and grid.task is None:
+        raise UsageError("no methods: name some, or a task with --task")
     if grid.task is not None:
         catalog.task(grid.task)
         methods = methods or all_choices(catalog.of_kind("method", task=grid.task))
@@ -222,13 +233,9 @@ def _choices(
     else:
         unnamed = () if datasets else _defaults(planner, methods, seen_from)
         datasets = datasets or unnamed
-    if not methods:
-        raise UsageError("no methods: name some, or a task with --task")
-    return (
-        unique_labels(methods, "methods"),
-        unique_labels(datasets, "datasets"),
-        frozenset(label_of(choice) for choice in unnamed),
-    )
+    if not methods or not datasets:
+        raise UsageError(f"no installed {'dataset' if methods else 'method'} is of task {grid.task}")
+    return unique_labels(methods, "methods"), unique_labels(datasets, "datasets"), unnamed
 
 
 def all_choices(entries: Sequence[Entry]) -> tuple[Choice, ...]:
@@ -264,36 +271,14 @@ def _union(planner: Planner, methods: Iterable[Entry], asked: Iterable[str] | No
     return {task: list(names) for task, names in union.items()}
 
 
-def _plan_cell(
-    planner: Planner,
-    method: Choice,
-    dataset: Choice,
-    seed: int,
-    metrics: list[str] | None,
-    metric_config: Mapping[str, Mapping[str, Any]] | None,
-    grid: Grid,
-    seen_from: str | None,
-    unnamed: frozenset[str],
-) -> RunPlan:
+def _needs_options(planner: Planner, dataset: Choice) -> str | None:
+    """Why a dataset that nobody named cannot be used as it stands (a file that has to be given), None when it can."""
+    entry = planner.catalog.find("dataset", dataset.name)
     try:
-        return planner.plan(
-            method,
-            dataset,
-            seed=seed,
-            metrics=metrics,
-            metric_config=metric_config,
-            base=grid.folder,
-            seen_from=seen_from,
-        )
+        resolve_config(entry.config_schema, [dataset.config], owner=entry.qualified)
     except InputError as error:
-        if label_of(dataset) not in unnamed:
-            raise
-        return RunPlan(
-            planner.catalog.find("method", method.name, seen_from=seen_from),
-            planner.catalog.find("dataset", dataset.name, seen_from=seen_from),
-            None,
-            not_applicable=str(error),
-        )
+        return str(error)
+    return None
 
 
 def _drawing(plan: RunPlan, figures: Figures, first: bool) -> RunPlan:

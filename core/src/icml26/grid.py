@@ -127,18 +127,24 @@ def unique_labels(entries: Iterable[Choice], where: str) -> tuple[Choice, ...]:
     return tuple(found.values())
 
 
+def choices(values: Iterable[Any], where: str, *, profiles: bool) -> tuple[Choice, ...]:
+    """Choices from names, tables as in recipes, or Choices; raises UsageError for anything else and for equal labels."""
+    found: list[Choice] = []
+    for number, value in enumerate(values, start=1):
+        if isinstance(value, Choice):
+            found.append(value)
+        else:
+            table = Table(f"{where} {number}", {"name": value} if isinstance(value, str) else value)
+            found.extend(_entry(table, profiles))
+    return unique_labels(found, where)
+
+
 def _entries(table: Table, key: str, *, required: bool, profiles: bool) -> tuple[Choice, ...]:
     values = table.need(key, list) if required else table.take(key, list, [])
     assert values is not None
     if required and not values:
         raise table.fail(f"{key} is empty")
-    entries: list[Choice] = []
-    for number, value in enumerate(values, start=1):
-        where = f"{table.where} {key} {number}"
-        if isinstance(value, str):
-            value = {"name": value}
-        entries.extend(_entry(Table(where, value), profiles))
-    return unique_labels(entries, f"{table.where} {key}")
+    return choices(values, f"{table.where} {key}", profiles=profiles)
 
 
 def _entry(table: Table, profiles: bool) -> list[Choice]:

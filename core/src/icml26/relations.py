@@ -91,7 +91,7 @@ def _answered(jobs: deque[Relation], executor: Executor, folder: Path) -> Iterab
             request = relation.request()
             identity = str(request["record_id"])
             running[identity] = relation, request
-            executor.submit(Job(identity, request, folder / identity, affinity=relation.record.method["name"]))
+            executor.submit(Job(identity, request, folder / identity, affinity=relation.metric.qualified))
         for event in executor.poll(_POLL_SECONDS):
             if isinstance(event, Finished | Unwritten) and event.id in running:
                 relation, request = running.pop(event.id)

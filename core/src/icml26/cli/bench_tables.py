@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from icml26.claims import Verdict
 from icml26.cli.output import Output
 from icml26.experiment import BenchResult
-from icml26.leaderboard import Outcome
+from icml26.leaderboard import Outcome, Row
 from icml26.statistics import Comparison, Estimate
 
 _MARKS = {"reference": " (reference)", "baseline": "", "oracle": " (oracle)", "paper": ""}
@@ -19,37 +19,30 @@ _COLORS = {"holds": "green", "fails": "red", "void": "yellow", "not-measured": "
 def show_bench(result: BenchResult, output: Output, baseline: str | None = None) -> None:
     """The table of a bench: a block a dataset, a line a method; then what did not apply, differences, failures."""
     facts = result.metrics
-    datasets = list(dict.fromkeys(row.dataset for row in result.rows))
-    versus = result.versus(baseline)
-    several = output.terminal
-    for dataset in datasets:
-        here = [row for row in result.rows if row.dataset == dataset and row.not_applicable is None]
-        if not here:
-            continue
-        columns = [key for key in facts if any(isinstance(row.cells.get(key), Estimate) for row in here)]
-        header = ["method", *(_column(facts[key].key, facts[key].direction) for key in columns), "runs", ""]
-        lines = []
-        for row in here:
-            ends = ", ".join(f"{count} {status}" for status, count in row.statuses.items() if status != "succeeded")
-            cells = [estimate_text(row.cells[key]) for key in columns]
-            runs = str(row.statuses.get("succeeded", 0))
-            label = (
-                row.method + _MARKS.get(row.role, "")
-                if row.role != "reference" or "(reference)" not in row.method
-                else row.method
-            )
-            lines.append([label, *cells, runs, ends])
-        if several:
+    shown = [row for row in result.rows if row.not_applicable is None]
+    if output.terminal:
+        for dataset in dict.fromkeys(row.dataset for row in shown):
+            here = [row for row in shown if row.dataset == dataset]
+            columns = [key for key in facts if any(isinstance(row.cells.get(key), Estimate) for row in here)]
+            header = ["method", *(_column(key, facts[key].direction) for key in columns), "runs", ""]
             output.write(output.style(dataset, "bold"))
-            output.table(header, lines)
+            output.table(header, [_line(row, columns) for row in here])
             output.write("")
-        else:
-            output.table(["dataset", *header], [[dataset, *line] for line in lines])
-    if several and versus is not None:
-        _show_versus(versus, output)
+        if (versus := result.versus(baseline)) is not None:
+            _show_versus(versus, output)
+    elif shown:
+        header = ["dataset", "method", *facts, "runs", "without scores"]
+        output.table(header, [header, *([row.dataset, *_line(row, list(facts))] for row in shown)])
     for method, dataset, reason in result.experiment.not_applicable:
         output.note(f"– {method} on {dataset}: {reason}")
     show_failures(result.failures, output)
+
+
+def _line(row: Row, columns: Sequence[str]) -> list[str]:
+    mark = _MARKS.get(row.role, "")
+    label = row.method if row.method.endswith(mark) else row.method + mark
+    ends = ", ".join(f"{count} {status}" for status, count in row.statuses.items() if status != "succeeded")
+    return [label, *(estimate_text(row.cells[key]) for key in columns), str(row.statuses.get("succeeded", 0)), ends]
 
 
 def _show_versus(versus: tuple[str, dict[str, dict[str, Comparison]]], output: Output) -> None:

@@ -25,7 +25,7 @@ _Since = Annotated[
 ]
 _Id = Annotated[str | None, typer.Option("--id", metavar="ID", help="A record's id or the beginning of it.")]
 _All = Annotated[bool, typer.Option("--all", help="Also older runs of the same key.")]
-_Limit = Annotated[int | None, typer.Option("--limit", "-n", min=1, help="At most so many, the newest.")]
+_Limit = Annotated[int | None, typer.Option("--limit", min=1, help="At most so many, the newest.")]
 _StoreFile = Annotated[Path | None, typer.Option("--store", metavar="FILE", help="The file of records.")]
 _Json = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
 
@@ -244,8 +244,11 @@ def rescore(
         captured_streams(Path(scratch) / "printed.txt"),
     ):
         done = rescore_all(found.runs, records, metrics=names)
+    reasons: dict[str, list[str]] = {}
     for record_id, reason in done.refused.items():
-        console().warn(f"{record_id}: {reason}")
+        reasons.setdefault(reason, []).append(record_id)
+    for reason, ids in reasons.items():
+        console().warn(f"{len(ids)} left alone, {ids[0]}{' and others' if len(ids) > 1 else ''}: {reason}")
     if as_json:
         console().json("results-rescore", {"rescored": done.rescored, "refused": done.refused})
     else:
