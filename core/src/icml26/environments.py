@@ -64,12 +64,21 @@ class Environments:
         self._say = say
         self._held: dict[str, FolderLock] = {}
         self._known: dict[str, Environment] = {}
+        self._process: subprocess.Popen[str] | None = None
+        self._aborted = False
 
     def __enter__(self) -> Environments:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def abort(self) -> None:
+        """End a build that another thread is in; it raises there, and the next build heals what it left."""
+        self._aborted = True
+        process = self._process
+        if process is not None:
+            process.kill()
 
     def close(self) -> None:
         """Let go of every environment."""
@@ -162,7 +171,7 @@ class Environments:
         requirements = work / "requirements.in"
         write_text_durably(requirements, "".join(f"{need.line}\n" for need in needs))
         command = [uv, "pip", "compile", "--quiet", "--format", "pylock.toml", "--python", sys.executable]
-        _run_uv(
+        self._run_uv(
             [*command, *_fresh(needs), "--output-file", str(lock_file), str(requirements)], "resolve these together"
         )
         packages = _packages(lock_file)
@@ -187,10 +196,10 @@ class Environments:
                 shutil.rmtree(folder, ignore_errors=True)
                 self._say(f"building environment {key} ({len(packages)} distributions)")
                 inherited = (lock.descriptor,)
-                _run_uv([uv, "venv", "--quiet", "--python", sys.executable, str(folder)], "make it", inherited)
+                self._run_uv([uv, "venv", "--quiet", "--python", sys.executable, str(folder)], "make it", inherited)
                 install = [uv, "pip", "install", "--quiet", "--python", str(folder / "bin" / "python"), *_fresh(needs)]
                 # The lock obeys the constraints already, and uv takes no constraints beside a lock.
-                _run_uv([*install, "-r", str(lock_file)], "install into it", inherited, without="UV_CONSTRAINT")
+                self._run_uv([*install, "-r", str(lock_file)], "install into it", inherited, without="UV_CONSTRAINT")
                 document = {
                     "schema": SCHEMA,
                     "key": key,
@@ -200,6 +209,40 @@ class Environments:
                     "created": datetime.now(UTC).isoformat(),
                 }
                 write_text_durably(folder / READY, json.dumps(document, indent=1) + "\n")
+
+    def _run_uv(
+        self, command: list[str], purpose: str, descriptors: tuple[int, ...] = (), *, without: str = ""
+    ) -> None:
+        """Run uv; it inherits the lock, which therefore outlives us when we are killed and it is not."""
+        variables = {**os.environ, **_uv_variables(), "VIRTUAL_ENV": ""}
+        variables.pop(without, None)
+        try:
+            self._process = subprocess.Popen(
+                command,
+                env=variables,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                encoding="utf-8",
+                errors="replace",
+                pass_fds=descriptors,
+            )
+        except OSError as error:
+            raise EnvironmentError_(f"uv cannot be started ({error.strerror or error})") from error
+        with self._process as process:
+            try:
+                _, words = process.communicate(timeout=BUILD_SECONDS)
+            except BaseException as error:
+                process.kill()
+                if isinstance(error, subprocess.TimeoutExpired):
+                    raise EnvironmentError_(f"uv did not {purpose} within {BUILD_SECONDS:.0f} s") from error
+                raise
+            finally:
+                self._process = None
+        if self._aborted:
+            raise EnvironmentError_(f"stopped while uv was to {purpose}")
+        if process.returncode:
+            raise EnvironmentError_(f"uv could not {purpose}:\n{words.strip()[-3000:]}")
 
     def _held_and_ready(self, key: str) -> Environment | None:
         """The environment when it is ready, its lock then held shared until ``close``; waits for one that is being built."""
@@ -278,25 +321,3 @@ def _settings() -> dict[str, str]:
         with contextlib.suppress(OSError):
             settings[path] = Path(path).read_text(encoding="utf-8", errors="replace")
     return settings
-
-
-def _run_uv(command: list[str], purpose: str, descriptors: tuple[int, ...] = (), *, without: str = "") -> None:
-    """Run uv; it inherits the lock, which therefore outlives us when we are killed and it is not."""
-    variables = {**os.environ, **_uv_variables(), "VIRTUAL_ENV": ""}
-    variables.pop(without, None)
-    try:
-        done = subprocess.run(
-            command,
-            env=variables,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            encoding="utf-8",
-            errors="replace",
-            timeout=BUILD_SECONDS,
-            pass_fds=descriptors,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise EnvironmentError_(f"uv did not end well ({error})") from error
-    if done.returncode:
-        raise EnvironmentError_(f"uv could not {purpose}:\n{done.stderr.strip()[-3000:]}")

@@ -43,6 +43,15 @@ def needs_of(catalog: Catalog, request: RunRequest) -> tuple[Need, ...]:
     entries = [catalog.find("method", request.method), catalog.find("dataset", request.dataset)]
     entries.append(catalog.find("task", request.task))
     entries += [catalog.find("metric", name) for name in (*request.metrics, *request.hidden_metrics)]
+    return _needs_of(catalog, entries)
+
+
+def needs_of_metric(catalog: Catalog, name: str) -> tuple[Need, ...]:
+    """What scoring a relative metric needs: the plugin that has it."""
+    return _needs_of(catalog, [catalog.find("metric", name)])
+
+
+def _needs_of(catalog: Catalog, entries: Iterable[Entry]) -> tuple[Need, ...]:
     extras: dict[str, set[str]] = {CORE: set()}
     for entry in entries:
         extras.setdefault(str(canonicalize_name(entry.distribution)), set()).update(_extra(entry))

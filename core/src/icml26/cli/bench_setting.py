@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from icml26.store import Store
 
 Jobs = Annotated[int, typer.Option("--jobs", "-j", min=1, max=1024, help="Runs side by side.")]
-ExecutorName = Annotated[str, typer.Option("--executor", metavar="NAME", help="local, dask:ADDRESS or slurm.")]
+ExecutorName = Annotated[str, typer.Option("--executor", metavar="NAME", help="local, env, dask:ADDRESS or slurm.")]
 Device = Annotated[str, typer.Option("--device", help="cpu, cuda, mps or auto.")]
 Threads = Annotated[int | None, typer.Option("--threads", min=1, help="CPU threads a run; cores ÷ jobs without it.")]
 Timeout = Annotated[

@@ -114,7 +114,7 @@ def threads_for(workers: int) -> int:
 
 
 def open_executor(spec: str, *, workers: int, folder: Path, options: dict[str, Any] | None = None) -> Executor:
-    """The executor that ``--executor`` names: ``local``, ``dask:ADDRESS`` or ``slurm``.
+    """The executor that ``--executor`` names: ``local``, ``env``, ``dask:ADDRESS`` or ``slurm``.
 
     ``workers`` is ``--jobs``; ``folder`` (below the runs folder) holds what Dask and Slurm need beside the runs; ``options``
     are submitit's parameters. Raises UsageError for another name, EnvironmentError_ when it cannot be used here.
@@ -126,6 +126,10 @@ def open_executor(spec: str, *, workers: int, folder: Path, options: dict[str, A
         from icml26.executors.local import LocalExecutor
 
         return LocalExecutor(workers)
+    if name == "env" and not address:
+        from icml26.executors.env import EnvExecutor
+
+        return EnvExecutor(workers)
     if name == "dask" and address:
         from icml26.executors.dask import DaskExecutor
 
@@ -134,4 +138,4 @@ def open_executor(spec: str, *, workers: int, folder: Path, options: dict[str, A
         from icml26.executors.slurm import SlurmExecutor
 
         return SlurmExecutor(folder, slots=workers, parameters=options)
-    raise UsageError(f"--executor {spec!r}; allowed: local, dask:ADDRESS (e.g. dask:tcp://10.0.0.1:8786), slurm")
+    raise UsageError(f"--executor {spec!r}; allowed: local, env, dask:ADDRESS (e.g. dask:tcp://10.0.0.1:8786), slurm")
