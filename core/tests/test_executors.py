@@ -229,6 +229,19 @@ def test_a_run_leaves_no_trace_for_the_next_in_its_process(run: Run) -> None:
     assert run(mischief("pid", 2)).value("score") == first
 
 
+def test_what_a_method_writes_to_its_working_folder_goes_away(
+    run: Run, local: LocalExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, scratch = tmp_path / "here", tmp_path / "scratch"
+    here.mkdir()
+    scratch.mkdir()
+    monkeypatch.chdir(here)
+    monkeypatch.setattr("tempfile.tempdir", str(scratch))
+    assert run(mischief("litter")).value("score") == 1
+    local.close()
+    assert list(here.iterdir()) == list(scratch.iterdir()) == []
+
+
 def test_after_a_crash_the_next_run_gets_a_new_process(run: Run) -> None:
     assert run(mischief("segfault")).status == "killed"
     assert run(request()).succeeded

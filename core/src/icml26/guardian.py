@@ -114,7 +114,9 @@ class Guardian:
         self.sampled = 0.0
         self.ending = False
         self.told: str | None = None
-        self.wake, wake_in = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self.wake, wake_in = os.pipe()
+        for descriptor in (self.wake, wake_in):
+            os.set_blocking(descriptor, False)
         signal.set_wakeup_fd(wake_in, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -247,8 +249,8 @@ class Guardian:
             self._conclude(Verdict("failed", "WorkerStart", f"{job.affinity[1]}: cannot be started ({error.strerror})"))
 
     def _spawn(self, job: Job, path: Path, log: int) -> None:
-        requests_out, requests_in = (_high(item) for item in os.pipe2(os.O_CLOEXEC))
-        events_out, events_in = (_high(item) for item in os.pipe2(os.O_CLOEXEC))
+        requests_out, requests_in = (_high(item) for item in os.pipe())
+        events_out, events_in = (_high(item) for item in os.pipe())
         nothing = _high(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
         places = (
             (nothing, 0),

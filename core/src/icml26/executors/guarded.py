@@ -120,6 +120,7 @@ class Guarded:
             stderr=self._errors,
             bufsize=0,
             env=environment,
+            cwd=self._scratch / "tmp",  # what a method writes to its working folder goes away with it
             start_new_session=True,
         )
         assert self._process.stdout is not None

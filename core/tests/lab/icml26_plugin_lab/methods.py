@@ -167,6 +167,11 @@ def _tamper(config: Any, ctx: Any) -> float:
     return 1.0
 
 
+def _litter(config: Any, ctx: Any) -> float:
+    Path("checkpoint.bin").write_bytes(b"x")
+    return float(Path("checkpoint.bin").exists())
+
+
 def _trace(config: Any, ctx: Any) -> float:
     return float("ICML26_LAB_TRACE" in os.environ or str(Path.cwd()) == "/" or sys.stdout is None)
 
@@ -220,6 +225,7 @@ _DEEDS: dict[str, Callable[[Any, Any], Any]] = {
     "speak-protocol": _speak_protocol,
     "close-descriptors": _close_descriptors,
     "tamper": _tamper,
+    "litter": _litter,
     "trace": _trace,
     "pid": _pid,
     "threads": _threads,
