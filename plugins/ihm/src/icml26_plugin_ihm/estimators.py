@@ -16,7 +16,7 @@ from icml26_plugin_ihm.calibration import (
     plan_hessian_mixing,
     plan_linear_mixing,
 )
-from icml26_plugin_ihm.linear_model import Fit, PrivateLinearModel, RandomState, check_count
+from icml26_plugin_ihm.linear_model import Budget, PrivateLinearModel, RandomState, Releases, check_count
 from icml26_plugin_ihm.mixing import iterative_hessian_mixing, linear_mixing
 from icml26_plugin_ihm.noise import NoiseSource
 from icml26_plugin_ihm.rows import BoundedRows, Moments
@@ -102,19 +102,22 @@ class IterativeHessianMixing(PrivateLinearModel):
         if self.accounting not in ("paper", "joint"):
             raise ValueError(f"accounting must be 'paper' or 'joint', got {self.accounting!r}")
 
-    def _release(self, rows: BoundedRows, moments: Moments, epsilon: float, delta: float, noise: NoiseSource) -> Fit:
+    def _release(
+        self, rows: BoundedRows, moments: Moments, budget: Budget, noise: NoiseSource, repeats: int
+    ) -> Releases:
         plan = plan_hessian_mixing(
             rows.d,
-            epsilon,
-            delta,
+            *budget,
             iterations=self.iterations,
             k=self.k,
             k_factor=self.k_factor,
             varrho=self.varrho,
             accounting=self.accounting,
         )
-        release = iterative_hessian_mixing(rows, plan, noise, sampler=SKETCHES[self.sketch], moments=moments)
-        return Fit(release.theta[0], plan)
+        release = iterative_hessian_mixing(
+            rows, plan, noise, repeats=repeats, sampler=SKETCHES[self.sketch], moments=moments
+        )
+        return Releases(release.theta, plan)
 
 
 class AdaSSP(PrivateLinearModel):
@@ -160,9 +163,11 @@ class AdaSSP(PrivateLinearModel):
         if self.shift not in ("wang", "official"):
             raise ValueError(f"shift must be 'wang' or 'official', got {self.shift!r}")
 
-    def _release(self, rows: BoundedRows, moments: Moments, epsilon: float, delta: float, noise: NoiseSource) -> Fit:
-        plan = plan_adassp(rows.d, epsilon, delta, varrho=self.varrho, shift=self.shift, accounting=self.accounting)
-        return Fit(adassp(rows, plan, noise, moments=moments)[0], plan)
+    def _release(
+        self, rows: BoundedRows, moments: Moments, budget: Budget, noise: NoiseSource, repeats: int
+    ) -> Releases:
+        plan = plan_adassp(rows.d, *budget, varrho=self.varrho, shift=self.shift, accounting=self.accounting)
+        return Releases(adassp(rows, plan, noise, repeats=repeats, moments=moments), plan)
 
 
 class LinearMixing(PrivateLinearModel):
@@ -208,9 +213,12 @@ class LinearMixing(PrivateLinearModel):
         super()._check_parameters()
         check_sketch(self.sketch, self.k, self.k_factor, self.varrho)
 
-    def _release(self, rows: BoundedRows, moments: Moments, epsilon: float, delta: float, noise: NoiseSource) -> Fit:
-        plan = plan_linear_mixing(rows.d, epsilon, delta, k=self.k, k_factor=self.k_factor, varrho=self.varrho)
-        return Fit(linear_mixing(rows, plan, noise, sketch=self.sketch, moments=moments)[0], plan)
+    def _release(
+        self, rows: BoundedRows, moments: Moments, budget: Budget, noise: NoiseSource, repeats: int
+    ) -> Releases:
+        plan = plan_linear_mixing(rows.d, *budget, k=self.k, k_factor=self.k_factor, varrho=self.varrho)
+        theta = linear_mixing(rows, plan, noise, repeats=repeats, sketch=self.sketch, moments=moments)
+        return Releases(theta, plan)
 
 
 class NoisyGradientDescent(PrivateLinearModel):
@@ -262,7 +270,9 @@ class NoisyGradientDescent(PrivateLinearModel):
         ):
             raise ValueError(f"learning_rate must be positive or 'isotropic', got {self.learning_rate!r}")
 
-    def _release(self, rows: BoundedRows, moments: Moments, epsilon: float, delta: float, noise: NoiseSource) -> Fit:
+    def _release(
+        self, rows: BoundedRows, moments: Moments, budget: Budget, noise: NoiseSource, repeats: int
+    ) -> Releases:
         rate = float(rows.d) if self.learning_rate == "isotropic" else float(self.learning_rate)
-        plan = plan_gradient_descent(epsilon, delta, steps=self.steps, learning_rate=rate, accounting=self.accounting)
-        return Fit(gradient_descent(rows, plan, noise, moments.n)[0], plan)
+        plan = plan_gradient_descent(*budget, steps=self.steps, learning_rate=rate, accounting=self.accounting)
+        return Releases(gradient_descent(rows, plan, noise, moments.n, repeats=repeats), plan)

@@ -28,8 +28,15 @@ def as_generator(random_state: RandomState) -> np.random.Generator:
     return np.random.default_rng(random_state)
 
 
-def check_budget(epsilon: float, delta: float | None, n: int) -> tuple[float, float]:
-    """(epsilon, delta) with delta defaulting to 1/n^2; `ValueError` when out of range, a warning when delta > 1/n."""
+class Budget(NamedTuple):
+    """A privacy budget."""
+
+    epsilon: float
+    delta: float
+
+
+def check_budget(epsilon: float, delta: float | None, n: int) -> Budget:
+    """The budget with delta defaulting to 1/n^2; `ValueError` when out of range, a warning when delta > 1/n."""
     if not (isinstance(epsilon, int | float | np.number) and math.isfinite(epsilon) and epsilon > 0):
         raise ValueError(f"epsilon must be positive and finite, got {epsilon!r}")
     delta = 1.0 / n**2 if delta is None else delta
@@ -39,7 +46,7 @@ def check_budget(epsilon: float, delta: float | None, n: int) -> tuple[float, fl
         warnings.warn(
             f"delta={delta:g} exceeds 1/n={1 / n:g}: a mechanism that publishes random rows would meet it", stacklevel=4
         )
-    return float(epsilon), float(delta)
+    return Budget(float(epsilon), float(delta))
 
 
 def check_count(value: object, name: str, least: int) -> None:
@@ -47,11 +54,23 @@ def check_count(value: object, name: str, least: int) -> None:
         raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}")
 
 
-class Fit(NamedTuple):
-    """What a mechanism released: coefficients (d,) of the bounded problem, and the plan they were released under."""
+class Releases(NamedTuple):
+    """What a mechanism released: coefficients (R, d) of the bounded problem, and the plan they were released under."""
 
     theta: NDArray[np.float64]
     plan: Plan
+
+
+class Simulation(NamedTuple):
+    """R independent fits of the same rows, in the user's units."""
+
+    coef: NDArray[np.float64]
+    """Shape (R, d)."""
+    intercept: NDArray[np.float64]
+    """Shape (R,)."""
+    bounds: Bounds
+    report: PrivacyReport
+    """The budget of one of them; publishing all of them spends R times as much."""
 
 
 class PrivateLinearModel(RegressorMixin, BaseEstimator):
@@ -69,8 +88,8 @@ class PrivateLinearModel(RegressorMixin, BaseEstimator):
     diagnostics: bool
 
     def _release(
-        self, rows: BoundedRows, moments: Moments, epsilon: float, delta: float, noise: NoiseSource
-    ) -> Fit:  # pragma: no cover
+        self, rows: BoundedRows, moments: Moments, budget: Budget, noise: NoiseSource, repeats: int
+    ) -> Releases:
         raise TypeError(f"{type(self).__name__} is a base class")
 
     def _check_parameters(self) -> None:
@@ -86,11 +105,7 @@ class PrivateLinearModel(RegressorMixin, BaseEstimator):
         Raises `ValueError` for values that are not finite, bad parameters, or, with `clip_inputs=False`, rows beyond
         the bounds.
         """
-        self._check_parameters()
-        checked = validate_data(self, X, y, dtype=[np.float64, np.float32], y_numeric=True, ensure_min_samples=2)
-        rows, labels = np.asarray(checked[0]), np.asarray(checked[1])
-        bounds = resolve_bounds(rows, labels, self.x_bound, self.y_bound)
-        return self._fit(lambda: [(rows, labels)], rows.shape[1], bounds)
+        return self._fit(*self._array_rows(X, y))
 
     def fit_stream(self, batches: Batches, n_features: int) -> Self:
         """Fit to rows that are never in memory at once.
@@ -104,10 +119,25 @@ class PrivateLinearModel(RegressorMixin, BaseEstimator):
             raise ValueError("fit_stream needs x_bound and y_bound as numbers")
         nothing = np.empty((0, n_features))
         self.n_features_in_ = n_features
-        return self._fit(batches, n_features, resolve_bounds(nothing, nothing[:, 0], self.x_bound, self.y_bound))
+        bounds = resolve_bounds(nothing, nothing[:, 0], self.x_bound, self.y_bound)
+        return self._fit(self._bounded(batches, n_features, bounds), bounds)
 
-    def _fit(self, batches: Batches, n_features: int, bounds: Bounds) -> Self:
-        rows = BoundedRows(
+    def simulate(self, X: ArrayLike, y: ArrayLike, repeats: int) -> Simulation:
+        """`repeats` independent fits of the same rows with the passes over them shared: for experiments on public data."""
+        check_count(repeats, "repeats", 1)
+        rows, bounds = self._array_rows(X, y)
+        _, releases = self._draw(rows, repeats)
+        return Simulation(*self._in_user_units(releases.theta, bounds), bounds, self._report(releases.plan, bounds))
+
+    def _array_rows(self, X: ArrayLike, y: ArrayLike) -> tuple[BoundedRows, Bounds]:
+        self._check_parameters()
+        checked = validate_data(self, X, y, dtype=[np.float64, np.float32], y_numeric=True, ensure_min_samples=2)
+        rows, labels = np.asarray(checked[0]), np.asarray(checked[1])
+        bounds = resolve_bounds(rows, labels, self.x_bound, self.y_bound)
+        return self._bounded(lambda: [(rows, labels)], rows.shape[1], bounds), bounds
+
+    def _bounded(self, batches: Batches, n_features: int, bounds: Bounds) -> BoundedRows:
+        return BoundedRows(
             batches,
             n_features,
             bounds,
@@ -115,33 +145,41 @@ class PrivateLinearModel(RegressorMixin, BaseEstimator):
             clip=self.clip_inputs,
             chunk_rows=self.chunk_rows,
         )
+
+    def _draw(self, rows: BoundedRows, repeats: int) -> tuple[Moments, Releases]:
         moments = rows.moments()
         if moments.n < 2:
             raise ValueError(f"n_samples = {moments.n}: at least 2 rows are needed")
-        epsilon, delta = check_budget(self.epsilon, self.delta, moments.n)
+        budget = check_budget(self.epsilon, self.delta, moments.n)
         if moments.n < rows.d:
             warnings.warn(
-                f"{moments.n} rows for {rows.d} coefficients: still private, but the noise will dominate", stacklevel=3
+                f"{moments.n} rows for {rows.d} coefficients: still private, but the noise will dominate", stacklevel=4
             )
         noise: NoiseSource = SecureNoise() if self.secure else NumpyNoise(as_generator(self.random_state))
-        theta, plan = self._release(rows, moments, epsilon, delta, noise)
-        self.plan_ = plan
-        self.privacy_report_: PrivacyReport = privacy_report(
-            plan, bounds_from_data=bounds.from_data, secure_noise=self.secure
-        )
-        self._set_coefficients(theta, bounds)
+        return moments, self._release(rows, moments, budget, noise, repeats)
+
+    def _fit(self, rows: BoundedRows, bounds: Bounds) -> Self:
+        moments, releases = self._draw(rows, 1)
+        self.plan_ = releases.plan
+        self.privacy_report_: PrivacyReport = self._report(releases.plan, bounds)
+        coef, intercept = self._in_user_units(releases.theta, bounds)
+        self.coef_, self.intercept_ = coef[0], float(intercept[0])
         if self.diagnostics:
-            self._diagnose(rows, moments, theta)
+            self._diagnose(rows, moments, releases.theta)
         return self
 
-    def _set_coefficients(self, theta: NDArray[np.float64], bounds: Bounds) -> None:
-        """From the bounded problem back to the user's units."""
+    def _report(self, plan: Plan, bounds: Bounds) -> PrivacyReport:
+        return privacy_report(plan, bounds_from_data=bounds.from_data, secure_noise=self.secure)
+
+    def _in_user_units(
+        self, theta: NDArray[np.float64], bounds: Bounds
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Coefficients (R, d) and intercepts (R,) of the user's problem from those of the bounded one."""
         centre, half_width = bounds.label_frame(self.fit_intercept)
-        if self.fit_intercept:
-            self.coef_ = half_width * math.sqrt(0.5) * theta[:-1] / bounds.x
-            self.intercept_ = float(centre + half_width * math.sqrt(0.5) * theta[-1])
-        else:
-            self.coef_, self.intercept_ = half_width * theta / bounds.x, 0.0
+        if not self.fit_intercept:
+            return half_width * theta / bounds.x, np.zeros(len(theta))
+        scaled = half_width * math.sqrt(0.5) * theta
+        return scaled[:, :-1] / bounds.x, centre + scaled[:, -1]
 
     def _diagnose(self, rows: BoundedRows, moments: Moments, theta: NDArray[np.float64]) -> None:
         warnings.warn("diagnostics_ is computed from private data: do not publish it", PrivacyLeakWarning, stacklevel=4)
@@ -150,7 +188,7 @@ class PrivateLinearModel(RegressorMixin, BaseEstimator):
             "least_eigenvalue": max(0.0, float(eigenvalues[0])),
             "largest_eigenvalue": float(eigenvalues[-1]),
             "clipped_rows": moments.outside / moments.n,
-            "clipped_residuals": float(rows.clipped_fraction(theta[None])[0]),
+            "clipped_residuals": float(rows.clipped_fraction(theta)[0]),
         }
 
     def predict(self, X: ArrayLike) -> NDArray[np.float64]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,8 +57,14 @@ class PrivacyReport:
         factor = 1.0 + math.exp(self.epsilon) if self.epsilon < 700 else math.inf
         return 2.0 * self.epsilon, min(1.0, factor * self.delta)
 
-    def to_dict(self) -> dict[str, object]:
+    def to_dict(self) -> dict[str, Any]:
         return {**asdict(self), "spends": [asdict(spend) for spend in self.spends], "replace_one": self.replace_one}
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> PrivacyReport:
+        """What `to_dict` wrote."""
+        fields = {key: value for key, value in document.items() if key not in ("spends", "replace_one")}
+        return cls(spends=tuple(MechanismSpend(**spend) for spend in document["spends"]), **fields)
 
     def __str__(self) -> str:
         lines = [
