@@ -77,6 +77,8 @@ def test_the_last_value_or_a_line_fills_missing_cells_when_asked(tmp_path: Path)
         read(tmp_path, content, impute="previous")
     previous = read(tmp_path, content, impute="previous", columns=["a"])
     assert previous.values.ravel().tolist() == [1, 1, 1, 4]
+    assert read(tmp_path, "a\n1\n2\nNA\nNA\n5\nNA\n", impute="previous").values.ravel().tolist() == [1, 2, 2, 2, 5, 5]
+    assert read(tmp_path, "a\n1\nNA\nNA\n4\nNA\n", impute="linear").values.ravel().tolist() == [1, 2, 3, 4, 4]
 
 
 @given(st.lists(st.one_of(st.none(), st.integers(-5, 5)), min_size=1, max_size=12))

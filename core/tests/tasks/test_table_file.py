@@ -77,6 +77,11 @@ def test_a_quoted_cell_may_hold_line_breaks_and_the_lines_after_it_are_counted(t
         read(tmp_path, content, categorical=["town"])
 
 
+def test_a_quoted_cell_after_a_space_is_one_cell(tmp_path: Path) -> None:
+    table = read(tmp_path, 'size, town, price\n1, "Ulm, a. d. Donau", 2\n', categorical=["town"])
+    assert table.categories == (("Ulm, a. d. Donau",),)
+
+
 def test_features_drop_and_weight_choose_columns(tmp_path: Path) -> None:
     content = "id,a,b,w,y\nr1,1,2,1,5\nr2,3,4,0,6\n"
     table = read(tmp_path, content, target="y", drop=["id"], weight="w")

@@ -70,8 +70,9 @@ def test_one_replicate_has_no_standard_error() -> None:
 
 
 def test_r2_of_a_constant_target_is_not_a_number() -> None:
-    truth = Truth(column(0, 1), np.array([0.1, 0.1]), column(0), np.array([1.0]))
-    assert math.isnan(score("r2", Output(predict=lambda X: X[:, 0]), truth)["r2"])
+    for y in ([0.1, 0.1, 0.1], [0.0, 5e-324, 0.0]):
+        truth = Truth(column(0, 1, 2), np.array(y), column(0), np.array([1.0]))
+        assert math.isnan(score("r2", Output(predict=lambda X: X[:, 0]), truth)["r2"])
 
 
 def test_a_prediction_that_is_not_finite_gives_a_score_that_is_not_finite() -> None:
