@@ -98,7 +98,9 @@ class ColumnFile(ABC):
         return found
 
 
-def open_columns(path: Path, text_advice: str, *, delimiter: str | None = None, encoding: str = "utf-8") -> ColumnFile:
+def open_columns(
+    path: Path, *, delimiter: str | None = None, encoding: str = "utf-8", text_advice: str = ColumnFile.text_advice
+) -> ColumnFile:
     """Open a CSV (also gzipped), Parquet or NPZ file by its suffix. Raises InputError when it cannot be used.
 
     ``text_advice`` ends the message about a text where a number is expected.

@@ -53,7 +53,7 @@ def read_series(
     else:
         if array is not None or feature is not None:
             raise InputError(f"{path}: array and feature are for .npz files; choose channels with columns")
-        file = open_columns(path, _TEXT_ADVICE, delimiter=delimiter, encoding=encoding)
+        file = open_columns(path, delimiter=delimiter, encoding=encoding, text_advice=_TEXT_ADVICE)
         file.require(texts, "timestamp")
         file.require(columns or (), "columns")
         channels = [name for name in file.names if name not in texts] if columns is None else list(columns)

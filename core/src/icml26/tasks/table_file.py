@@ -143,7 +143,7 @@ def read_table(
     """
     path = Path(path)
     check_roles(target, features, drop, categorical, weight, split_column)
-    file = open_columns(path, _TEXT_ADVICE, delimiter=delimiter, encoding=encoding)
+    file = open_columns(path, delimiter=delimiter, encoding=encoding, text_advice=_TEXT_ADVICE)
     others = [name for name in (target, weight, split_column) if name is not None]
     chosen = _features(file, others, features, drop, categorical)
     texts = [name for name in chosen if name in categorical]
