@@ -82,6 +82,10 @@ def test_a_quoted_cell_after_a_space_is_one_cell(tmp_path: Path) -> None:
     assert table.categories == (("Ulm, a. d. Donau",),)
 
 
+def test_na_is_a_label_where_labels_are_expected(tmp_path: Path) -> None:
+    assert read(tmp_path, GOOD.replace("Bonn", "NA"), categorical=["town"]).categories == (("NA", "Ulm"),)
+
+
 def test_features_drop_and_weight_choose_columns(tmp_path: Path) -> None:
     content = "id,a,b,w,y\nr1,1,2,1,5\nr2,3,4,0,6\n"
     table = read(tmp_path, content, target="y", drop=["id"], weight="w")
