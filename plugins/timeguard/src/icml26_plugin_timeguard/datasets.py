@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from icml26_plugin_timeguard.attacks.backtime import BackTimeSettings
 
 
+ATTACK_HELP = "Trigger: a fixed random offset, BackTime's learnt one, or none (then there is no MAE_P)."
+
+
 class WindowConfig(DatasetConfig):
     """Window lengths and the split by time."""
 
@@ -43,9 +46,7 @@ class WindowConfig(DatasetConfig):
 class AttackConfig(WindowConfig):
     """The planted attack."""
 
-    attack: Literal["random", "backtime", "none"] = Field(
-        "random", description="Trigger: a fixed random offset, BackTime's learnt one, or none (then there is no MAE_P)."
-    )
+    attack: Literal["random", "backtime", "none"] = Field("random", description=ATTACK_HELP)
     pattern: Literal["cone", "up_trend", "up_and_down"] = Field("cone", description="Shape of the attacker's target.")
     alpha_s: float = Field(0.3, gt=0, le=1, description="Share of the channels that are attacked (eta_S; paper: 0.3).")
     alpha_t: float = Field(0.03, gt=0, le=1, description="Injections as a share of the windows (eta_T; paper: 0.03).")

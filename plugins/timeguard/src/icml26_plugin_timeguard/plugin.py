@@ -194,6 +194,41 @@ def icml26_datasets() -> list[DatasetSpec]:
             profile="small",
             smoke={"max_steps": 600},
         ),
+        DatasetSpec(
+            name="csv-series",
+            task=TASK,
+            target=f"{PACKAGE}.file_datasets:SeriesFile",
+            summary="Your own series from a CSV, Parquet or NPZ file, as it is or with an attack planted.",
+            provides=PLANTED,
+            files=("path",),
+        ),
+        DatasetSpec(
+            name="pems03",
+            task=TASK,
+            target=f"{PACKAGE}.file_datasets:Pems",
+            summary="PEMS03 traffic flow (358 sensors, 26,208 steps) from your copy of PEMS03.npz, backdoored.",
+            provides=PLANTED,
+            files=("path",),
+            source="https://github.com/guoshnBJTU/ASTGNN",
+        ),
+        DatasetSpec(
+            name="weather",
+            task=TASK,
+            target=f"{PACKAGE}.file_datasets:DatedFile",
+            summary="Weather (21 channels, 52,696 steps) from your copy of the Time-Series-Library's weather.csv, backdoored.",
+            provides=PLANTED,
+            files=("path",),
+            source="https://github.com/thuml/Time-Series-Library",
+        ),
+        DatasetSpec(
+            name="ettm1",
+            task=TASK,
+            target=f"{PACKAGE}.file_datasets:DatedFile",
+            summary="ETTm1 (7 channels, 69,680 steps) from your copy of the Time-Series-Library's ETTm1.csv, backdoored.",
+            provides=PLANTED,
+            files=("path",),
+            source="https://github.com/thuml/Time-Series-Library",
+        ),
     ]
 
 

@@ -57,6 +57,8 @@ class Session:
             raise InputError(
                 f"The training part has {len(train)} steps, fewer than seq_len + pred_len = {seq_len + pred_len}."
             )
+        if (train == train[0]).all():
+            raise InputError("Every channel of the training part is constant: there is nothing to forecast.")
         if val is not None:
             val = check_series(val, "the validation part", train.shape[1])
         if training.model_selection == "val" and (val is None or n_windows(len(val), seq_len, pred_len) < 1):
