@@ -256,7 +256,8 @@ def test_python_has_the_same(arena: Arena, tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(
         "import icml26, json\n"
-        "done = icml26.bench(['rival', {'name': 'rival', 'as': 'quick', 'config': {'steps': 1}}], seeds=range(2), metrics=['cost'])\n"
+        "methods = ['rival', {'name': 'rival', 'as': 'quick', 'config': {'steps': 1}}]\n"
+        "done = icml26.bench(methods, seeds=range(2), metrics=['cost'])\n"
         "frame = done.to_pandas()\n"
         "found = icml26.results(method='rival', latest=True)\n"
         "again = icml26.reproduce('arena', seeds=[0, 1])\n"
