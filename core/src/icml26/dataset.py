@@ -33,3 +33,14 @@ class Dataset(ABC, Generic[Inputs, Truth]):
     @abstractmethod
     def load(self, ctx: RunContext) -> Problem[Inputs, Truth]:
         """Load the problem; random draws come from ``ctx.rng``."""
+
+    def perfect(self, problem: Problem[Inputs, Truth]) -> Any:
+        """An output of the task that no method can beat, made from the truth; None when there is no way to make one.
+
+        The conformance kit compares each metric on it with ``broken`` to see that the metric's direction is right.
+        """
+        return None
+
+    def broken(self, problem: Problem[Inputs, Truth]) -> Any:
+        """An output of the task that is plainly bad; None when there is no way to make one. See ``perfect``."""
+        return None

@@ -24,6 +24,9 @@ def check_plugin(
             "--write-index", help="Write icml26-index.json into the package from its hooks, and check nothing."
         ),
     ] = False,
+    smoke: Annotated[
+        bool, typer.Option("--smoke", help="With --write-index: run each method's smoke setting and store its scores.")
+    ] = False,
     only: Annotated[
         list[str] | None, typer.Option("--only", metavar="ID", help="Run only this check (repeatable).")
     ] = None,
@@ -31,36 +34,58 @@ def check_plugin(
         list[str] | None,
         typer.Option("--expect", metavar="ID=REASON", help="A check that may fail, and why (repeatable)."),
     ] = None,
+    wheel: Annotated[Path | None, typer.Option("--wheel", metavar="FILE", help="A built wheel to check too.")] = None,
+    timeout: Annotated[
+        str, typer.Option("--timeout", metavar="TIME", help="Limit of each smoke run, e.g. 30s, 2m.")
+    ] = "2m",
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")] = False,
 ) -> None:
     """Check that a plugin keeps the contracts; each finding says what is wrong and how to mend it."""
     from icml26.errors import UsageError
+    from icml26.units import parse_duration
 
     if write_index:
         sys.stdout.write(f"{_write_index(name)}\n")
+        if smoke:
+            sys.stdout.write(f"{_write_index(name, _smoke_scores(name))}\n")
         return
+    if smoke:
+        raise UsageError("--smoke goes with --write-index; the checks always run the smoke settings")
     expected = {}
     for text in expect or ():
         check, equals, reason = text.partition("=")
         if not equals or not reason:
             raise UsageError(f"--expect {text!r}: expected ID=REASON")
         expected[check] = reason
-    report = _check(name, only, expected)
+    report = _check(name, only, expected, wheel, parse_duration(timeout))
     sys.stdout.write((json.dumps(report.to_json()) if as_json else _text(report)) + "\n")
     raise typer.Exit(0 if report.clean else 1)
 
 
-def _check(name: str, only: list[str] | None, expected: dict[str, str]) -> Report:
+def _smoke_scores(name: str) -> dict[str, object]:
+    import tempfile
+
+    from icml26.capture import captured_streams
+    from icml26.testing.kit import smoke_scores
+
+    with tempfile.TemporaryDirectory(prefix="icml26-check-") as folder, captured_streams(Path(folder) / "printed.txt"):
+        return smoke_scores(name)
+
+
+def _check(
+    name: str, only: list[str] | None, expected: dict[str, str], wheel: Path | None, trial_seconds: float
+) -> Report:
     import tempfile
 
     from icml26.capture import captured_streams
     from icml26.testing.kit import check_plugin as check
 
     with tempfile.TemporaryDirectory(prefix="icml26-check-") as folder, captured_streams(Path(folder) / "printed.txt"):
-        return check(name, only=only, expected=expected, folder=Path(folder) / "runs")
+        runs = Path(folder) / "runs"
+        return check(name, only=only, expected=expected, folder=runs, wheel=wheel, trial_seconds=trial_seconds)
 
 
-def _write_index(name: str) -> Path:
+def _write_index(name: str, scores: dict[str, object] | None = None) -> Path:
     """Build the index of an installed plugin from its hooks, also when the stored one is damaged."""
     from icml26.errors import UsageError
     from icml26.index_build import build_index
@@ -70,8 +95,8 @@ def _write_index(name: str) -> Path:
     distribution = candidate.distribution
     if not candidate.folder:
         raise UsageError(f"{distribution.name}: its hook module is not in a package; make it PACKAGE.plugin")
-    smoke = {}
-    if candidate.index_path is not None:
+    smoke = dict(scores or {})
+    if candidate.index_path is not None and not smoke:
         try:
             smoke = json.loads(Path(candidate.index_path).read_text(encoding="utf-8")).get("smoke", {})
         except (OSError, ValueError, AttributeError):
@@ -99,7 +124,9 @@ def _candidate(name: str) -> Candidate:
 def _text(report: Report) -> str:
     lines = []
     for result in report.results:
-        lines.append(f"{_MARKS[result.outcome]:<16}  {result.id}" + (f"  ({result.note})" if result.note else ""))
+        warning = result.outcome == "failed" and result.severity == "warning"
+        mark = "warning" if warning else _MARKS[result.outcome]
+        lines.append(f"{mark:<16}  {result.id}" + (f"  ({result.note})" if result.note else ""))
         for problem in result.problems:
             lines.append(f"    {problem.where}: {problem.message}")
             if problem.fix:
