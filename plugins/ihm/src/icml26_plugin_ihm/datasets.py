@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from icml26 import Dataset, DatasetConfig, InputError, Problem, RunContext
-from icml26.tasks.tabular import Inputs, Truth
+from icml26.tasks.tabular import Inputs, TableFileConfig, Truth
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
@@ -210,6 +210,39 @@ class ScaledConfig(DatasetConfig):
         assert self.label_bounds is not None
         ball = Ball(np.array([self.column_bounds[name] for name in names]), self.label_bounds)
         return ball.scale(split), {"bounds_from_data": False}
+
+
+class BoundedTable(Dataset[Inputs, Truth]):
+    """The user's table, brought into the unit ball by public column bounds."""
+
+    class Config(ScaledConfig, TableFileConfig):
+        """A table, its public bounds, and how it is split; `split_column` wins over `test_fraction`."""
+
+        test_fraction: float = Field(
+            0.2, ge=0.0, lt=1.0, description="Share of rows held out; 0 tests on the training rows."
+        )
+        split_seed: int = Field(0, ge=0, description="Seed of the split.")
+        train_label: str = Field("train", description="What the split column says in training rows.")
+        test_label: str = Field("test", description="What the split column says in test rows.")
+
+        @model_validator(mode="after")
+        def _numbers_only(self) -> BoundedTable.Config:
+            if self.categorical:
+                raise ValueError("categorical columns have no public bounds here: encode them as 0/1 columns first")
+            if self.weight is not None:
+                raise ValueError("sample weights are not covered by the privacy of any method here; drop the column")
+            return self
+
+    def load(self, ctx: RunContext) -> Tabular:
+        c = self.config
+        table = c.read()
+        if c.split_column is not None:
+            train, test = table.labelled_split(c.train_label, c.test_label)
+            split = Split(table.X[train], table.y[train], table.X[test], table.y[test])
+        else:
+            split = split_rows(table.X, table.y, c.test_fraction, np.random.default_rng(c.split_seed))
+        scaled, info = c.scaled(split, table.feature_names)
+        return as_problem(scaled, table.feature_names, {"file": table.path.name, "target": table.target, **info})
 
 
 class Uci(Dataset[Inputs, Truth]):

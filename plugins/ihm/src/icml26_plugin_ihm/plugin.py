@@ -109,6 +109,14 @@ def icml26_datasets() -> list[DatasetSpec]:
             smoke={"n": 1000, "d": 4},
         ),
         DatasetSpec(
+            name="bounded-table",
+            task=TASK,
+            target=f"{PACKAGE}.datasets:BoundedTable",
+            summary="Your CSV, Parquet or NPZ table, brought into the unit ball by public column bounds.",
+            seeded=False,
+            files=("path",),
+        ),
+        DatasetSpec(
             name="uci",
             task=TASK,
             target=f"{PACKAGE}.datasets:Uci",
