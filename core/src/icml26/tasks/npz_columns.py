@@ -78,7 +78,7 @@ def load_npz(path: Path) -> dict[str, np.ndarray]:
             raise InputError(f"{path}: this is a single array (.npy); save it with numpy.savez")
         with opened as archive:
             arrays = {key: archive[key] for key in archive.files}
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error, MemoryError, NotImplementedError) as error:
+    except (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error, MemoryError, RuntimeError) as error:
         if "allow_pickle" in str(error) or "pickled" in str(error):
             raise InputError(
                 f"{path}: not an archive of plain numbers and texts (Python objects are never loaded); save it with numpy.savez"
