@@ -35,7 +35,7 @@
     const cell = row.cells[place];
     if (!cell || cell.classList.contains("missing")) return null;
     const given = cell.dataset.sort;
-    if (given === undefined) return cell.textContent.trim().toLowerCase();
+    if (given === undefined) return (cell.dataset.text ?? cell.textContent).trim().toLowerCase();
     const number = given === "inf" ? Infinity : given === "-inf" ? -Infinity : given === "nan" ? NaN : Number(given);
     return given === "" ? null : number;
   }
@@ -175,7 +175,7 @@
       start = 0;
       draw();
     });
-    form.addEventListener("input", filter);
+    for (const event of ["input", "change"]) form.addEventListener(event, filter);
     form.addEventListener("submit", (event) => event.preventDefault());
     document.getElementById("before").addEventListener("click", () => { start -= PAGE; draw(); scrollTo(0, 0); });
     document.getElementById("after").addEventListener("click", () => { start += PAGE; draw(); scrollTo(0, 0); });
