@@ -172,8 +172,10 @@ def install_editable(site: Path, project: Path) -> None:
     info = site / f"{stem}.dist-info"
     info.mkdir()
     requires = "".join(f"Requires-Dist: {item}\n" for item in metadata.get("dependencies", ()))
-    head = f"Metadata-Version: 2.1\nName: {metadata['name']}\nVersion: {metadata['version']}\n"
-    (info / "METADATA").write_text(head + requires, encoding="utf-8")
+    head = f"Metadata-Version: 2.4\nName: {metadata['name']}\nVersion: {metadata['version']}\n"
+    head += f"License-Expression: {metadata['license']}\nRequires-Python: {metadata['requires-python']}\n"
+    readme = (project / metadata["readme"]).read_text(encoding="utf-8")
+    (info / "METADATA").write_text(f"{head}{requires}\n{readme}", encoding="utf-8")
     points = "".join(f"{name} = {value}\n" for name, value in metadata["entry-points"]["icml26"].items())
     (info / "entry_points.txt").write_text(f"[icml26]\n{points}", encoding="utf-8")
     origin = {"url": project.resolve().as_uri(), "dir_info": {"editable": True}}

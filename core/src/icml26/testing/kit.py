@@ -90,8 +90,10 @@ def check_plugin(
     chosen = [check for check in CHECKS if only is None or check.id in set(only)]
     fault = _fault(name)
     if fault is not None:
-        listed = next(check for check in CHECKS if check.id == "listed")
-        return Report(name, (_judged(listed, (fault,), expected),))
+        names = tuple(static_checks.names_in_index(fault.folder))
+        id_ = "names-portable" if names else "listed"
+        check = next(check for check in CHECKS if check.id == id_)
+        return Report(name, (_judged(check, names or (fault.problem,), expected),))
     own_folder = folder is None
     place = folder or Path(tempfile.mkdtemp(prefix="icml26-check-"))
     subject = Subject.of(name, folder=place, trial_seconds=trial_seconds)
@@ -118,16 +120,25 @@ def smoke_scores(name: str) -> dict[str, object]:
             subject.close()
 
 
-def _fault(name: str) -> Problem | None:
+@dataclass(frozen=True, slots=True)
+class _Unlisted:
+    problem: Problem
+    folder: str
+
+
+def _fault(name: str) -> _Unlisted | None:
     """Why the plugin cannot be listed at all, None when it can."""
-    from icml26.plugins import load_catalog
+    from icml26.distributions import scan
+    from icml26.plugins import Candidate, load_catalog, locate
 
     catalog = load_catalog(probe="fresh")
     if any(name in (plugin.name, plugin.distribution) for plugin in catalog.plugins):
         return None
     for fault in catalog.faults:
         if name in (fault.plugin, fault.distribution):
-            return Problem(fault.plugin, fault.reason, fault.fix)
+            found = [locate(item) for item in scan().distributions if item.name == fault.distribution]
+            folder = found[0].folder if found and isinstance(found[0], Candidate) else ""
+            return _Unlisted(Problem(fault.plugin, fault.reason, fault.fix), folder)
     return None
 
 

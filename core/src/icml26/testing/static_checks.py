@@ -16,7 +16,7 @@ from packaging.utils import canonicalize_name
 
 from icml26.catalog import Entry, Kind
 from icml26.errors import Icml26Error, PluginError, UsageError
-from icml26.index import INDEX_FILE
+from icml26.index import INDEX_FILE, SECTIONS
 from icml26.index_build import build_index, differences
 from icml26.names import name_problem, task_problem
 from icml26.targets import load_target
@@ -73,6 +73,23 @@ def names_are_portable(subject: Subject) -> Iterator[Problem]:
         problem = task_problem(entry.name) if entry.kind == "task" else name_problem(entry.name)
         if problem:
             yield Problem(f"{entry.kind} {entry.name}", problem, "rename it")
+
+
+def names_in_index(folder: str) -> Iterator[Problem]:
+    """What is wrong with the names in the index of a plugin that cannot be listed."""
+    try:
+        document = json.loads((Path(folder) / INDEX_FILE).read_text(encoding="utf-8")) if folder else {}
+    except (OSError, ValueError):
+        return
+    for kind, section in SECTIONS.items():
+        items = document.get(section, []) if isinstance(document, dict) else []
+        names = [item.get("name") for item in items if isinstance(item, dict)]
+        for name in names:
+            problem = task_problem(name) if kind == "task" else name_problem(name)
+            if problem:
+                yield Problem(f"{kind} {name}", problem, "rename it")
+        for name in {name for name in names if names.count(name) > 1}:
+            yield Problem(f"{kind} {name}", "is declared twice", "rename one")
 
 
 def targets_import(subject: Subject) -> Iterator[Problem]:
