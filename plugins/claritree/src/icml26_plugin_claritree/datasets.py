@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import importlib
 import importlib.util
 from collections.abc import Callable
@@ -10,7 +11,6 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 from icml26 import Dataset, DatasetConfig, EnvironmentError_, InputError, Problem, RunContext
-from icml26.tasks.columns import open_columns
 from icml26.tasks.tabular import Inputs, Table, Truth, read_table
 from numpy.typing import NDArray
 from pydantic import Field
@@ -178,7 +178,14 @@ class PaperSplits(Dataset[Inputs, Truth]):
 def _read_split(path: Path, categorical: tuple[str, ...]) -> Table:
     if not path.is_file():
         raise InputError(f"{path} is missing: a split is a folder with train.csv and test.csv")
-    return read_table(path, target=open_columns(path).names[-1], categorical=categorical)
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            names = next(csv.reader(file), [])
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"{path} cannot be read: {error}") from error
+    if len(names) < 2:
+        raise InputError(f"{path} must begin with the names of at least one column and the target")
+    return read_table(path, target=names[-1].strip(), categorical=categorical)
 
 
 def _problem(
