@@ -1,8 +1,9 @@
-"""Datasets of `regression.tabular`: a synthetic one on which the lookahead is needed, real ones of packages, the paper's splits."""
+"""Datasets of `regression.tabular`: one on which the lookahead is needed, real ones of packages, the paper's splits."""
 
 from __future__ import annotations
 
 import csv
+import importlib
 import importlib.util
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 from icml26 import Dataset, DatasetConfig, EnvironmentError_, InputError, Problem, RunContext
-from icml26.tasks.tabular import Inputs, Truth
+from icml26.tasks.tabular import Inputs, Table, Truth, read_table
 from numpy.typing import NDArray
 from pydantic import Field
 
@@ -26,9 +27,12 @@ class PlXor(Dataset[Inputs, Truth]):
         n_train: int = Field(2000, ge=1, description="Training rows.")
         n_test: int = Field(2000, ge=1, description="Test rows.")
         signs: Literal[1, 2] = Field(
-            2, description="Signs that decide the slope: 2 hides the first cut, 1 (a control) lets any greedy search find it."
+            2,
+            description="Signs that decide the slope: 2 hides the first cut, 1 (a control) lets any greedy search find it.",
         )
-        step: float = Field(0.5, description="Slope of the last column, whose sign changes at x2 = 0.3; 0 leaves it out.")
+        step: float = Field(
+            0.5, description="Slope of the last column, whose sign changes at x2 = 0.3; 0 leaves it out."
+        )
         noise: float = Field(0.1, ge=0, description="Standard deviation of the normal noise.")
         seed: int | None = Field(
             None, ge=0, description="Seed of the training rows (the test rows take the next one); none: the run's seed."
@@ -48,7 +52,10 @@ class PlXor(Dataset[Inputs, Truth]):
 def plxor(
     n: int, rng: np.random.Generator, *, signs: int = 2, step: float = 0.5, noise: float = 0.1
 ) -> tuple[FloatArray, FloatArray]:
-    """X (n, 6) uniform on (-1, 1), y = s (2 x3 + x4) + step t x5 + noise, s = sign(x0) sign(x1) (or sign(x0)), t = sign(x2 - 0.3)."""
+    """X (n, 6) uniform on (-1, 1), y = s (2 x3 + x4) + step t x5 + noise: s = sign(x0) sign(x1), t = sign(x2 - 0.3).
+
+    With one sign, s = sign(x0).
+    """
     X = rng.uniform(-1, 1, (n, 6))
     s = np.sign(X[:, 0])
     if signs == 2:
@@ -68,7 +75,9 @@ class BundledTables(Dataset[Inputs, Truth]):
             description="diabetes (scikit-learn, 442 x 10), auto-mpg (mlxtend, 392 x 7), and of statsmodels: star98 (303 x 12), "
             "fair (6366 x 8), randhie (20190 x 9).",
         )
-        most_rows: Annotated[int, Field(ge=20)] | None = Field(None, description="Keep a random sample of this many rows; none: all.")
+        most_rows: Annotated[int, Field(ge=20)] | None = Field(
+            None, description="Keep a random sample of this many rows; none: all."
+        )
 
     def load(self, ctx: RunContext) -> Problem[Inputs, Truth]:
         """Fold seed % 5 of a shuffle by seed // 5: seeds 0 to 4 are one cross-validation."""
@@ -132,9 +141,13 @@ class PaperSplits(Dataset[Inputs, Truth]):
     class Config(DatasetConfig):
         """Where the data set lies."""
 
-        path: Path = Field(description="Folder of one data set, which holds splits/outer_0 … outer_4 with train.csv and test.csv.")
-        fold: Annotated[int, Field(ge=0)] | None = Field(None, description="Outer split; none: the run's seed modulo 5.")
-        categorical: tuple[str, ...] = Field((), description="Names of columns that hold category codes 0, 1, 2, ….")
+        path: Path = Field(
+            description="Folder of one data set, which holds splits/outer_0 to outer_4 with train.csv and test.csv."
+        )
+        fold: Annotated[int, Field(ge=0)] | None = Field(
+            None, description="Outer split; none: the run's seed modulo 5."
+        )
+        categorical: tuple[str, ...] = Field((), description="Names of columns that hold categories, as text or codes.")
 
     def load(self, ctx: RunContext) -> Problem[Inputs, Truth]:
         """Read one split; the target is the last column."""
@@ -143,49 +156,45 @@ class PaperSplits(Dataset[Inputs, Truth]):
         if not folder.is_dir():
             raise InputError(
                 f"{folder} is not a folder: `path` must be a data set of the authors' repository "
-                "(https://github.com/Yixiao-Wang-Stats/CLARITree), as in …/airfoil with splits/outer_0/train.csv"
+                "(https://github.com/Yixiao-Wang-Stats/CLARITree), as in .../airfoil with splits/outer_0/train.csv"
             )
-        names, train = read_numbers(folder / "train.csv")
-        other, test = read_numbers(folder / "test.csv")
-        if names != other:
+        train, test = (_read_split(folder / name, config.categorical) for name in ("train.csv", "test.csv"))
+        if (train.feature_names, train.target) != (test.feature_names, test.target):
             raise InputError(f"{folder}: train.csv and test.csv have different columns")
-        unknown = [name for name in config.categorical if name not in names[:-1]]
-        if unknown:
-            raise InputError(f"categorical: no column is called {unknown[0]!r}; columns: {', '.join(names[:-1])}")
-        categorical = tuple(sorted(names.index(name) for name in config.categorical))
-        return _problem(train[:, :-1], train[:, -1], test[:, :-1], test[:, -1], tuple(names[:-1]), categorical)
+        X_test = test.X.copy()
+        for column, known, labels in zip(train.categorical, train.categories, test.categories, strict=True):
+            unseen = sorted(set(labels) - set(known))
+            if unseen:
+                name = train.feature_names[column]
+                raise InputError(
+                    f"{test.path}: the category {unseen[0]!r} of column {name!r} is in no row of {train.path}"
+                )
+            X_test[:, column] = np.array([known.index(label) for label in labels], dtype=float)[
+                X_test[:, column].astype(int)
+            ]
+        return _problem(train.X, train.y, X_test, test.y, train.feature_names, train.categorical)
 
 
-def read_numbers(path: Path) -> tuple[list[str], FloatArray]:
-    """A CSV file with a header and numbers only: (names, (n, columns)).
-
-    Raises:
-        InputError: the file is missing, empty or ragged, or a cell is not a finite number; row and column are named.
-    """
+def _read_split(path: Path, categorical: tuple[str, ...]) -> Table:
+    if not path.is_file():
+        raise InputError(f"{path} is missing: a split is a folder with train.csv and test.csv")
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
-            rows = list(csv.reader(file))
+            names = next(csv.reader(file), [])
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"{path} cannot be read: {error}") from error
-    if len(rows) < 2 or len(rows[0]) < 2:
-        raise InputError(f"{path} must hold a header and rows of at least one column and the target")
-    names = [name.strip() for name in rows[0]]
-    values = np.empty((len(rows) - 1, len(names)))
-    for i, row in enumerate(rows[1:]):
-        if len(row) != len(names):
-            raise InputError(f"{path}, line {i + 2}: {len(row)} cells, the header has {len(names)}")
-        for j, cell in enumerate(row):
-            try:
-                values[i, j] = {"true": 1.0, "false": 0.0}.get(cell.strip().lower()) if cell.strip().isalpha() else float(cell)
-            except (TypeError, ValueError):
-                values[i, j] = np.nan
-            if not np.isfinite(values[i, j]):
-                raise InputError(f"{path}, line {i + 2}, column {names[j]!r}: {cell!r} is not a finite number")
-    return names, values
+    if len(names) < 2:
+        raise InputError(f"{path} must begin with the names of at least one column and the target")
+    return read_table(path, target=names[-1].strip(), categorical=categorical)
 
 
 def _problem(
-    X: FloatArray, y: FloatArray, X_test: FloatArray, y_test: FloatArray, names: tuple[str, ...], categorical: tuple[int, ...] = ()
+    X: FloatArray,
+    y: FloatArray,
+    X_test: FloatArray,
+    y_test: FloatArray,
+    names: tuple[str, ...],
+    categorical: tuple[int, ...] = (),
 ) -> Problem[Inputs, Truth]:
     """A problem whose truth shares no memory with its inputs."""
     X, y = np.ascontiguousarray(X), np.ascontiguousarray(y)

@@ -87,6 +87,7 @@ class CLARITree(_TreeMethod):
 
     class Config(CLARITreeConfig):
         """Options of the method."""
+
     search = "lookahead"
 
     def _options(self, inputs: Inputs, ctx: RunContext) -> dict[str, Any]:
@@ -112,4 +113,5 @@ class GreedyLinearTree(_TreeMethod):
 
     class Config(TreeConfig):
         """Options of the method."""
+
     search = "greedy"
