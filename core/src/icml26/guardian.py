@@ -23,6 +23,7 @@ from typing import Any
 
 from icml26 import processes
 from icml26.records import RunRequest
+from icml26.threads import thread_variables
 from icml26.verdict import Verdict, leave_record, read_answer
 from icml26.worker import PARENT_VARIABLE, PROGRESS_DESCRIPTOR, REQUEST_DESCRIPTOR
 
@@ -32,16 +33,6 @@ BOOT_SECONDS = 120.0
 _SAMPLE_SECONDS = 0.25
 _SAMPLE_SECONDS_LIMITED = 0.02
 _MAX_BACKLOG = 1 << 16
-
-_THREAD_VARIABLES = (
-    "OMP_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
-    "NUMEXPR_NUM_THREADS",
-    "NUMBA_NUM_THREADS",
-    "VECLIB_MAXIMUM_THREADS",
-    "BLIS_NUM_THREADS",
-)
 
 
 @dataclass(slots=True)
@@ -261,7 +252,7 @@ class Guardian:
         )
         python = job.affinity[1]
         arguments = [python, "-I", "-m", "icml26.worker", str(path), str(job.folder), "--serve"]
-        threads = {name: str(job.affinity[2]) for name in _THREAD_VARIABLES}
+        threads = thread_variables(job.affinity[2])
         try:
             pid = os.posix_spawn(
                 python,

@@ -71,8 +71,10 @@ def run(
     from icml26.home import runs_folder
     from icml26.plan import Choice, Planner, Settings, applicable
     from icml26.plugins import load_catalog
+    from icml26.threads import wait_passively
     from icml26.units import parse_duration, parse_size
 
+    wait_passively()
     overrides = merge_overrides(read_config_file(config) if config else Overrides(), parse_settings(settings or []))
     names = None if metrics is None else [name.strip() for name in metrics.split(",") if name.strip()]
     if names == []:
