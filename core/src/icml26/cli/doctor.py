@@ -93,7 +93,7 @@ def _of_requirements(catalog: Catalog) -> list[Finding]:
             message = (
                 f"plugin {plugin.name} ({plugin.distribution}): its requirements are not met: {', '.join(missing)}"
             )
-            fix = f"pip install {' '.join(repr(item) for item in missing)}"
+            fix = f"pip install {' '.join(repr(item.partition(' ')[0]) for item in missing)}"
             findings.append(Finding("missing-requirement", "error", message, fix))
     return findings
 
