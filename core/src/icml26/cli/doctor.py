@@ -56,7 +56,8 @@ def report(output: Output, *, as_json: bool) -> int:
                 output.write(f"    fix: {plain(one.fix)}")
             if one.details and output.options.traceback:
                 output.write("\n".join(f"    {plain(line)}" for line in one.details.splitlines()))
-        output.write(f"{len(catalog.plugins)} plugins can be used, {_count(findings)}")
+        number = len(catalog.plugins)
+        output.write(f"{number} plugin{'' if number == 1 else 's'} can be used, {_count(findings)}")
     return 1 if any(one.severity != "note" for one in findings) else 0
 
 
