@@ -11,7 +11,9 @@ import pytest
 from icml26.errors import PluginError
 from icml26.index import IndexFormatError, index_from_json, parse_index, read_index, spec_from_json, spec_to_json
 from icml26.index_build import build_index, differences, index_text, write_index
+from icml26.keys import from_jsonable
 from icml26.names import name_problem, target_problem, task_problem
+from icml26.smallfiles import read_bytes
 from icml26.specs import CORE_API, DatasetSpec, MethodSpec, MetricSpec, Paper, Provides, TaskSpec, Value
 from installed import index_of
 
@@ -65,8 +67,6 @@ SPECS = [
 @pytest.mark.parametrize(("kind", "spec"), SPECS)
 def test_every_field_of_a_spec_survives_json(kind: Any, spec: Any) -> None:
     text = json.dumps({"nonfinite-safe": spec_to_json(spec)}, allow_nan=False)
-    from icml26.keys import from_jsonable
-
     assert spec_from_json(kind, from_jsonable(json.loads(text)["nonfinite-safe"])) == spec
 
 
@@ -347,3 +347,46 @@ def test_names_of_tasks_and_targets() -> None:
     assert all(task_problem(name) for name in ("", "a", "a.", ".b", "A.b", "a.b\n", None))
     assert target_problem("a.b:C.d") is None
     assert all(target_problem(name) for name in ("", "a", ":C", "a:", "a-b:C", "a:C()", "a b:C", None))
+
+
+def _specs(text: str, **options: Any) -> list[Any]:
+    return [one.spec for one in parse_index(text, core_api=CORE_API, **options).specs]
+
+
+def test_passing_over_the_schemas_gives_the_same_specs_whatever_the_layout(package: Path) -> None:
+    document = _build(package)
+    document["methods"][0]["summary"] = 'tricky } { \n   } "config_schema": {\n and \\n   } too'
+    document["methods"][0]["config_schema"]["description"] = '\n   }\n   "config_schema": {\n'
+    for text in (
+        index_text(document),
+        json.dumps(document),
+        json.dumps(document, indent=2),
+        json.dumps(document, indent=1, sort_keys=True),
+    ):
+        assert _specs(text, schemas=False) == _specs(text)
+    light = parse_index(index_text(document), core_api=CORE_API, schemas=False)
+    assert {one.config_schema for one in light.specs} == {None}
+    full = parse_index(index_text(document), core_api=CORE_API)
+    [method] = [one for one in full.specs if one.kind == "method"]
+    assert method.config_schema == from_jsonable(document["methods"][0]["config_schema"])
+
+
+def test_a_damaged_schema_is_seen_even_when_schemas_are_passed_over() -> None:
+    document = index_of("p", "icml26-plugin-p", "p")
+    document["methods"][0]["config_schema"] = {"a": {"b": 1}}
+    text = json.dumps(document, indent=1)
+    with pytest.raises(IndexFormatError, match="damaged"):
+        parse_index(text[: text.index('"b"')], core_api=CORE_API, schemas=False)
+
+
+def test_only_the_kinds_that_are_asked_for_are_read() -> None:
+    text = json.dumps(index_of("p", "icml26-plugin-p", "p"))
+    found = parse_index(text, core_api=CORE_API, kinds=("dataset", "task")).specs
+    assert [one.kind for one in found] == ["task", "dataset"]
+
+
+def test_a_file_of_any_size_is_read_whole(tmp_path: Path) -> None:
+    for size in (0, 1, 65535, 65536, 65537, 200_000):
+        data = bytes(range(256)) * (size // 256) + b"x" * (size % 256)
+        (tmp_path / "file").write_bytes(data)
+        assert read_bytes(str(tmp_path / "file")) == data

@@ -45,11 +45,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(arguments: Sequence[str], options: GlobalOptions, output: Output) -> int:
     from icml26.cli.fast import answer
 
-    # What the fast commands read lives until the process ends; looking through it for garbage only takes time.
+    # What the fast commands read lives until the process ends; looking through it for garbage, at the end too, only
+    # takes time.
     gc.disable()
     try:
         code = answer(arguments, os.environ, output)
     finally:
+        gc.freeze()
         gc.enable()
     if code is None:
         from icml26.cli.app import run

@@ -1,14 +1,13 @@
 """What is installed, by name: specs, where they come from, and the faults of plugins that could not be listed.
 
-The catalog is filled from static indexes (``icml26.index``, ``icml26.plugins``); nothing here runs plugin code.
+The catalog is filled from static indexes (``icml26.index``, ``icml26.plugins``); nothing here runs plugin code. Its types are
+named tuples, which take a tenth of a dataclass's time to define: every list command pays for that.
 """
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
-from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from icml26.errors import UsageError
 from icml26.specs import DatasetSpec, MethodSpec, MetricSpec, Spec, TaskSpec
@@ -16,8 +15,7 @@ from icml26.specs import DatasetSpec, MethodSpec, MetricSpec, Spec, TaskSpec
 Kind: TypeAlias = Literal["method", "dataset", "metric", "task"]
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """One spec and its origin. ``plugin`` is the entry point's name, or the distribution's when two share one name."""
 
     kind: Kind
@@ -37,8 +35,7 @@ class Entry:
         return self.name if self.kind == "task" else f"{self.plugin}/{self.name}"
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
+class Fault(NamedTuple):
     """A plugin that cannot be listed (or only under its distribution's name), and why.
 
     ``severity``: ``"error"`` and ``"warning"`` are one line each on stderr of the list commands; a ``"note"`` (disabled,
@@ -54,8 +51,7 @@ class Fault:
     details: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Recipe:
+class Recipe(NamedTuple):
     """A recipe file of a plugin: ``path`` is absolute."""
 
     plugin: str
@@ -69,8 +65,7 @@ class Recipe:
         return f"{self.plugin}/{self.name}"
 
 
-@dataclass(frozen=True, slots=True)
-class Plugin:
+class Plugin(NamedTuple):
     """One installed plugin that could be listed.
 
     ``name`` is the entry point's, or the distribution's when two share one; ``location`` is the folder of the package
@@ -88,14 +83,13 @@ class Plugin:
     metadata: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Catalog:
+class Catalog(NamedTuple):
     """All entries of all plugins, with name resolution."""
 
     plugins: tuple[Plugin, ...] = ()
     entries: tuple[Entry, ...] = ()
     recipes: tuple[Recipe, ...] = ()
-    faults: tuple[Fault, ...] = field(default=())
+    faults: tuple[Fault, ...] = ()
 
     def of_kind(self, kind: Kind, *, task: str | None = None) -> tuple[Entry, ...]:
         """The entries of a kind, optionally of one task, in the order of plugins and their declarations."""
@@ -163,6 +157,8 @@ def resolve(
 
 def unknown(what: str, name: str, known: Iterable[str]) -> str:
     """``no method 'x'; did you mean 'y'?``"""
+    import difflib
+
     nearest = difflib.get_close_matches(name, list(dict.fromkeys(known)), n=3, cutoff=0.5)
     hint = (
         f"; did you mean {' or '.join(repr(near) for near in nearest)}?" if nearest else f"; see `icml26 list-{what}s`"

@@ -7,21 +7,17 @@ folders silently.
 from __future__ import annotations
 
 import os
-import re
 import sys
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from icml26.catalog import Fault
-from icml26.names import normalised
+from icml26.names import is_distribution, is_import_path, normalised
+from icml26.smallfiles import read_bytes
 from icml26.specs import ENTRY_POINT_GROUP
 
-_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
-_MODULE = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*(?::[^\W\d]\w*(?:\.[^\W\d]\w*)*)?")
 
-
-@dataclass(frozen=True, slots=True)
-class Distribution:
+class Distribution(NamedTuple):
     """One installed distribution with an entry point in our group.
 
     ``folder`` is its metadata folder, ``location`` the folder on ``sys.path`` that holds it; ``module`` is the value of
@@ -37,8 +33,7 @@ class Distribution:
     editable: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Scan:
+class Scan(NamedTuple):
     """What a look along ``sys.path`` found; ``installed`` holds the normalised name and version of *every* distribution."""
 
     distributions: tuple[Distribution, ...]
@@ -80,6 +75,30 @@ def scan(path: Iterable[str] | None = None) -> Scan:
     return Scan(distributions, tuple(faults), tuple(installed))
 
 
+class ScannedMetadata:
+    """Requirements and versions from metadata folders, for ``icml26.extras``, without ``importlib.metadata``."""
+
+    def __init__(self, folders: Mapping[str, str], installed: Iterable[str]) -> None:
+        self._folders = folders
+        self._versions: dict[str, str] = {}
+        for stem in installed:
+            name, _, version = stem.partition("-")
+            self._versions.setdefault(normalised(name), version)
+
+    def requires(self, distribution: str) -> list[str] | None:
+        """The ``Requires-Dist`` lines of one of the folders; None when it is not among them."""
+        folder = self._folders.get(distribution)
+        if folder is None:
+            return None
+        head = _read(f"{folder}/METADATA").replace("\r\n", "\n").partition("\n\n")[0]
+        lines = (line.partition(":") for line in head.splitlines())
+        return [value.strip() for key, _, value in lines if key.lower() == "requires-dist"]
+
+    def version(self, distribution: str) -> str | None:
+        """The version in the name of a metadata folder; None when there is none."""
+        return self._versions.get(normalised(distribution))
+
+
 def _unique(path: Iterable[str]) -> list[str]:
     seen: set[str] = set()
     unique = []
@@ -109,8 +128,7 @@ def _metadata_folders(location: str) -> list[tuple[str, str]]:
 
 def _read(path: str) -> str:
     try:
-        with open(path, "rb") as file:
-            return file.read().decode("utf-8", "replace")
+        return read_bytes(path).decode("utf-8", "replace")
     except OSError:
         return ""
 
@@ -143,10 +161,10 @@ def _distribution(
     name = normalised(stem_name)
     entry_point, module = entries[0]
     faults = []
-    if not whole or not version or not _NAME.fullmatch(stem_name):
+    if not whole or not version or not is_distribution(stem_name):
         reason = f"its metadata folder {folder} is incomplete (an interrupted install?)"
         return None, [Fault(entry_point, name, reason, "stale-metadata", fix=f"remove {folder}, then reinstall {name}")]
-    if not _MODULE.fullmatch(module):
+    if not is_import_path(module):
         reason = f"the value of its entry point, {module!r}, names no module"
         return None, [Fault(entry_point, name, reason, "bad-entry-point", fix=f"uninstall {name}")]
     if len(entries) > 1:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass, fields
-from typing import Any, TypeAlias
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import MISSING, fields
+from typing import Any, NamedTuple, TypeAlias
 
 from icml26.catalog import Kind
 from icml26.errors import PluginError
 from icml26.names import name_problem, target_problem, task_problem
+from icml26.smallfiles import read_bytes
 from icml26.specs import DatasetSpec, MethodSpec, MetricSpec, Paper, Provides, Spec, TaskSpec, Value, Word
 
 INDEX_FILE = "icml26-index.json"
@@ -17,6 +18,8 @@ INDEX_SCHEMA = "icml26.index/1"
 
 #: The key of each kind's list in an index, in the order in which they stand there.
 SECTIONS: dict[Kind, str] = {"task": "tasks", "method": "methods", "dataset": "datasets", "metric": "metrics"}
+
+ALL_KINDS: tuple[Kind, ...] = tuple(SECTIONS)
 
 _ROLES = frozenset(("paper", "baseline", "reference", "oracle"))
 _DIRECTIONS = frozenset(("lower", "higher", None))
@@ -29,8 +32,7 @@ class IndexFormatError(PluginError):
     """An index that is not one, or that holds something a spec cannot be."""
 
 
-@dataclass(frozen=True, slots=True)
-class IndexedSpec:
+class IndexedSpec(NamedTuple):
     """A spec as an index holds it; ``config_schema`` is the JSON schema of its Config, None when it was not built."""
 
     kind: Kind
@@ -38,8 +40,7 @@ class IndexedSpec:
     config_schema: dict[str, Any] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Index:
+class Index(NamedTuple):
     """A validated index. ``recipes`` are (name, title, path relative to the index); ``smoke`` holds metrics by method."""
 
     plugin: str
@@ -50,30 +51,30 @@ class Index:
     smoke: Mapping[str, Any] | None = None
 
 
-def read_index(path: str, *, core_api: int) -> Index:
-    """Read and validate an index file; raises IndexFormatError with the reason."""
+def read_index(path: str, *, core_api: int, kinds: Collection[Kind] = ALL_KINDS, schemas: bool = True) -> Index:
+    """Read and validate an index file; raises IndexFormatError with the reason. See ``parse_index``."""
     try:
-        with open(path, encoding="utf-8") as file:
-            text = file.read()
+        text = read_bytes(path).decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise IndexFormatError(f"its {INDEX_FILE} cannot be read ({error})") from error
-    return parse_index(text, core_api=core_api)
+    return parse_index(text, core_api=core_api, kinds=kinds, schemas=schemas)
 
 
-def parse_index(text: str, *, core_api: int) -> Index:
-    """Validate the text of an index; raises IndexFormatError for damage, another schema or another ``core_api``."""
-    try:
-        document = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise IndexFormatError(f"its {INDEX_FILE} is damaged ({error})") from error
-    if '"nonfinite"' in text:
-        from icml26.keys import from_jsonable
+def parse_index(text: str, *, core_api: int, kinds: Collection[Kind] = ALL_KINDS, schemas: bool = True) -> Index:
+    """Validate the text of an index; raises IndexFormatError for damage, another schema or another ``core_api``.
 
-        document = from_jsonable(document)
-    return index_from_json(document, core_api=core_api)
+    Only specs of ``kinds`` are read. Without ``schemas`` the JSON schemas of configs are passed over, where the text is
+    laid out as we write it.
+    """
+    if not schemas:
+        try:
+            return _parsed(_without_schemas(text), core_api, kinds)
+        except IndexFormatError:
+            pass  # whether the index is wrong, or only its layout another, the whole text says
+    return _parsed(text, core_api, kinds)
 
 
-def index_from_json(document: Any, *, core_api: int) -> Index:
+def index_from_json(document: Any, *, core_api: int, kinds: Collection[Kind] = ALL_KINDS) -> Index:
     """Validate an index document; see ``parse_index``."""
     if not isinstance(document, dict) or document.get("schema") != INDEX_SCHEMA:
         found = document.get("schema") if isinstance(document, dict) else type(document).__name__
@@ -84,6 +85,7 @@ def index_from_json(document: Any, *, core_api: int) -> Index:
         specs = tuple(
             IndexedSpec(kind, spec_from_json(kind, entry), _schema_of(entry))
             for kind, section in SECTIONS.items()
+            if kind in kinds
             for entry in _list(document.get(section, []))
         )
         problem = duplicate_problem([item.spec for item in specs])
@@ -123,16 +125,20 @@ def spec_from_json(kind: Kind, document: Any) -> Spec:
     """The spec that an index entry describes; unknown keys are left alone. Raises IndexFormatError."""
     if not isinstance(document, dict):
         raise IndexFormatError(f"its index holds a {type(document).__name__} where a {kind} is expected")
-    readers, required, make = _READERS[kind]
-    values = {}
+    make, plan = _PLANS[kind]
+    values: dict[str, Any] = {}
     try:
-        for name in required:
-            if name not in document:
-                raise IndexFormatError(f"its index has a {kind} without {name!r}")
-        for name, value in document.items():
-            reader = readers.get(name)
-            if reader is not None:
+        for name, reader, default in plan:
+            value = document.get(name, default)
+            if value == default:
+                if default is _REQUIRED:
+                    raise IndexFormatError(f"its index has a {kind} without {name!r}")
+            elif reader is not None:
                 values[name] = reader(value)
+            elif type(value) is str:
+                values[name] = value
+            else:
+                raise TypeError(f"is {value!r}, not a text")
     except (TypeError, ValueError) as error:
         raise IndexFormatError(f"{kind} {document.get('name')!r}: field {name!r} {error}") from error
     spec: Spec = make(**values)
@@ -175,6 +181,40 @@ def duplicate_problem(specs: list[Any]) -> str | None:
             return f"it declares the {_KINDS[type(spec)]} {spec.name!r} twice"
         seen.add(key)
     return None
+
+
+def _parsed(text: str, core_api: int, kinds: Collection[Kind]) -> Index:
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise IndexFormatError(f"its {INDEX_FILE} is damaged ({error})") from error
+    if '"nonfinite"' in text:
+        from icml26.keys import from_jsonable
+
+        document = from_jsonable(document)
+    return index_from_json(document, core_api=core_api, kinds=kinds)
+
+
+def _without_schemas(text: str) -> str:
+    """The text of an index with every config schema replaced by null.
+
+    In JSON with an indent of one a schema goes from its key to the next brace that stands as deep as the key; no text
+    within it can look like that, since strings hold no line breaks. This is several times faster than parsing them.
+    """
+    parts: list[str] = []
+    position = 0
+    while (start := text.find(_SCHEMA_BEGIN, position)) >= 0:
+        end = text.find(_SCHEMA_END, start)
+        if end < 0:
+            break
+        parts += (text[position : start + len(_SCHEMA_BEGIN) - 2], "null")
+        position = end + len(_SCHEMA_END)
+    parts.append(text[position:])
+    return "".join(parts)
+
+
+_SCHEMA_BEGIN = '\n   "config_schema": {\n'
+_SCHEMA_END = "\n   }"
 
 
 def _plain(value: Any) -> dict[str, Any]:
@@ -282,15 +322,8 @@ def _values(value: Any) -> tuple[Value, ...]:
     return tuple([_value(item) for item in _list(value)])
 
 
-_COMMON: dict[str, Read] = {
-    "name": _text,
-    "summary": _text,
-    "task": _text,
-    "target": _text,
-    "inputs": _text,
-    "truth": _text,
-    "output": _text,
-    "role": _text,
+#: How each field is read; a field that is not here holds a text.
+_FIELDS: dict[str, Read] = {
     "paper": _optional_paper,
     "requires": _words,
     "provides": _words,
@@ -308,18 +341,26 @@ _COMMON: dict[str, Read] = {
     "extra": _optional_text,
     "license": _optional_text,
     "source": _optional_text,
-    "revision": _text,
     "results_version": _integer,
     "seeded": _flag,
-    "cost": _text,
 }
+_REQUIRED = object()
 
 
-def _readers(make: type[Any]) -> tuple[dict[str, Read], tuple[str, ...], type[Any]]:
-    known = fields(make)
-    required = tuple(item.name for item in known if item.default is MISSING and item.default_factory is MISSING)
-    return {item.name: _COMMON[item.name] for item in known}, required, make
+def _plan(make: type[Any]) -> tuple[type[Any], list[tuple[str, Read | None, Any]]]:
+    """Of each field: its name, its reader (None for a text), and the JSON of its default."""
+    steps = []
+    for item in fields(make):
+        default: Any = item.default
+        if item.default_factory is not MISSING:
+            default = item.default_factory()
+        elif default is MISSING:
+            default = _REQUIRED
+        if isinstance(default, tuple):
+            default = [_plain(entry) for entry in default]
+        steps.append((item.name, _FIELDS.get(item.name), default))
+    return make, steps
 
 
 _KINDS: dict[type, Kind] = {TaskSpec: "task", MethodSpec: "method", DatasetSpec: "dataset", MetricSpec: "metric"}
-_READERS = {kind: _readers(make) for make, kind in _KINDS.items()}
+_PLANS = {kind: _plan(make) for make, kind in _KINDS.items()}

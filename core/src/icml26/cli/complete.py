@@ -101,17 +101,18 @@ def candidates(wanted: str, incomplete: str) -> list[Item]:
         return [(name, command.summary) for name, command in COMMANDS.items()]
     if wanted in _WORDS:
         return [(word, "") for word in _WORDS[wanted]]
+    from icml26.index import ALL_KINDS
     from icml26.plugins import load_catalog
 
+    kinds = tuple(kind for kind in ALL_KINDS if wanted in ("any", kind))
     try:
-        catalog = load_catalog(probe="never")
+        catalog = load_catalog(probe="never", kinds=kinds, schemas=False)
     except Icml26Error:
         return []
     if wanted == "plugin":
         return [(plugin.name, plugin.distribution) for plugin in catalog.plugins]
     if wanted == "recipe":
         return [(recipe.qualified, recipe.title) for recipe in catalog.recipes]
-    kinds: tuple[Kind, ...] = ("method", "dataset", "metric", "task") if wanted == "any" else (wanted,)  # type: ignore[assignment]
     return list(dict([item for kind in kinds for item in _names(catalog, kind, incomplete)]).items())
 
 

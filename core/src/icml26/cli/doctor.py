@@ -56,7 +56,8 @@ def report(output: Output, *, as_json: bool) -> int:
                 output.write(f"    fix: {plain(one.fix)}")
             if one.details and output.options.traceback:
                 output.write("\n".join(f"    {plain(line)}" for line in one.details.splitlines()))
-        output.write(f"{len(catalog.plugins)} plugins can be used, {_count(findings)}")
+        number = len(catalog.plugins)
+        output.write(f"{number} plugin{'' if number == 1 else 's'} can be used, {_count(findings)}")
     return 1 if any(one.severity != "note" for one in findings) else 0
 
 
@@ -93,7 +94,7 @@ def _of_requirements(catalog: Catalog) -> list[Finding]:
             message = (
                 f"plugin {plugin.name} ({plugin.distribution}): its requirements are not met: {', '.join(missing)}"
             )
-            fix = f"pip install {' '.join(repr(item) for item in missing)}"
+            fix = f"pip install {' '.join(repr(item.partition(' ')[0]) for item in missing)}"
             findings.append(Finding("missing-requirement", "error", message, fix))
     return findings
 

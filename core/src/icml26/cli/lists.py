@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from icml26.catalog import Catalog, Entry, Fault, Kind, unknown
 from icml26.cli.output import Output, plain
@@ -17,8 +16,7 @@ ROLES = ("paper", "baseline", "reference", "oracle")
 _REASON_LENGTH = 300
 
 
-@dataclass(frozen=True, slots=True)
-class Filter:
+class Filter(NamedTuple):
     """What to list; None lists all."""
 
     task: str | None = None
@@ -28,7 +26,7 @@ class Filter:
 
 def list_kind(kind: Kind, chosen: Filter, output: Output, *, as_json: bool) -> int:
     """``list-methods`` and its siblings for one kind of entry; the exit code."""
-    catalog = load_catalog()
+    catalog = load_catalog(kinds=("method", "dataset") if kind == "task" else (kind,), schemas=False)
     entries = select(catalog, kind, chosen)
     warn_of_faults(catalog, output)
     section = SECTIONS[kind]
@@ -46,7 +44,7 @@ def list_kind(kind: Kind, chosen: Filter, output: Output, *, as_json: bool) -> i
 
 def list_plugins(output: Output, *, as_json: bool) -> int:
     """``list-plugins``: every plugin with its state, and the reason where it is not listed; the exit code."""
-    catalog = load_catalog()
+    catalog = load_catalog(schemas=False)
     faults = [*catalog.faults, *extra_faults(catalog)]
     warn_of_faults(catalog, output)
     if as_json:

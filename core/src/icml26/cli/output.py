@@ -11,8 +11,7 @@ import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass
-from typing import Any, TextIO
+from typing import Any, NamedTuple, TextIO
 
 from icml26.errors import EnvironmentError_, UsageError
 
@@ -26,8 +25,7 @@ _GAP = 2
 _NARROW = 24
 
 
-@dataclass(frozen=True, slots=True)
-class GlobalOptions:
+class GlobalOptions(NamedTuple):
     """Options that every command understands, wherever they stand on the command line."""
 
     color: str = "auto"
@@ -108,13 +106,14 @@ class Output:
         self._put(text if text.endswith("\n") else text + "\n")
 
     def json(self, command: str, body: Mapping[str, Any]) -> None:
-        """The one JSON document of a command: ``{"schema": "icml26.<command>/1", …}``, strict."""
+        """The one JSON document of a command: ``{"schema": "icml26.<command>/1", …}``, strict; indented on a terminal."""
         document = {"schema": f"icml26.{command}/1", **body}
-        text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False)
+        indent = 1 if self.terminal else None
+        text = json.dumps(document, indent=indent, ensure_ascii=False, allow_nan=False)
         try:
             text.encode(self.stdout.encoding or "ascii")
         except UnicodeEncodeError:
-            text = json.dumps(document, indent=1, ensure_ascii=True, allow_nan=False)
+            text = json.dumps(document, indent=indent, ensure_ascii=True, allow_nan=False)
         self._put(text + "\n")
 
     def table(self, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
