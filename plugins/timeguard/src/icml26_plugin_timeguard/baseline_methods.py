@@ -7,7 +7,7 @@ from icml26.errors import InputError
 
 from icml26_plugin_timeguard.baselines import abl, fine_pruning, pdb, spectral
 from icml26_plugin_timeguard.configs import AblConfig, FinePruningConfig, PdbConfig, SpectralConfig
-from icml26_plugin_timeguard.methods import ForecastMethod, fixed_pool, open_session
+from icml26_plugin_timeguard.methods import ForecastMethod, fixed_pool, open_session, threads_for
 from icml26_plugin_timeguard.task import CleanWindows, Inputs, Output
 
 
@@ -29,7 +29,8 @@ class Spectral(ForecastMethod):
         config = self.config
         session = open_session(inputs, config.training(config.epochs), ctx)
         settings = spectral.SpectralSettings(config.poison_rate)
-        forecaster, kept = spectral.spectral_signatures(session, settings, progress=ctx.progress, log=ctx.log)
+        with threads_for(session, ctx):
+            forecaster, kept = spectral.spectral_signatures(session, settings, progress=ctx.progress, log=ctx.log)
         return Output(forecaster, fixed_pool(kept))
 
 
@@ -47,7 +48,8 @@ class FinePruning(ForecastMethod):
         settings = fine_pruning.FinePruningSettings(
             config.tolerance, config.fine_tuning_epochs, config.fine_tuning_lr_factor
         )
-        forecaster, pruned = fine_pruning.fine_pruning(session, clean, settings, progress=ctx.progress, log=ctx.log)
+        with threads_for(session, ctx):
+            forecaster, pruned = fine_pruning.fine_pruning(session, clean, settings, progress=ctx.progress, log=ctx.log)
         return Output(forecaster, info={"pruned_units": pruned})
 
 
@@ -68,7 +70,8 @@ class Abl(ForecastMethod):
             config.unlearn_epochs,
             config.unlearn_lr_factor,
         )
-        forecaster, kept = abl.anti_backdoor_learning(session, settings, progress=ctx.progress, log=ctx.log)
+        with threads_for(session, ctx):
+            forecaster, kept = abl.anti_backdoor_learning(session, settings, progress=ctx.progress, log=ctx.log)
         return Output(forecaster, fixed_pool(kept))
 
 
@@ -86,4 +89,5 @@ class Pdb(ForecastMethod):
             raise InputError(f"stamp_steps={config.stamp_steps} exceeds seq_len={inputs.seq_len}.")
         session = open_session(inputs, config.training(config.epochs), ctx)
         settings = pdb.PdbSettings(config.offset, config.stamp_steps, config.shift, config.weight)
-        return Output(pdb.proactive_backdoor(session, clean, settings, progress=ctx.progress, log=ctx.log))
+        with threads_for(session, ctx):
+            return Output(pdb.proactive_backdoor(session, clean, settings, progress=ctx.progress, log=ctx.log))

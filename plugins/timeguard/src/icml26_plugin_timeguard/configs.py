@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from pathlib import Path
 from typing import Any, Literal, Self
 
 from icml26.method import MethodConfig
@@ -85,6 +86,14 @@ class TimeGuardConfig(TrainingConfig):
     )
     max_graph_mb: float = Field(
         2048.0, ge=0, description="Memory for neighbour graphs in MiB; beyond it they are rebuilt."
+    )
+
+    checkpoint: Path | None = Field(
+        None, description="File that every round is written to, and that a stopped run is resumed from; default: none."
+    )
+    export_mask: Path | None = Field(
+        None,
+        description="Write the pool masks and window times to this .npz as well; default: only with the saved output.",
     )
 
     @model_validator(mode="after")

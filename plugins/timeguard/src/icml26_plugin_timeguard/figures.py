@@ -93,43 +93,62 @@ def _legend(attacked: bool) -> list[Line2D]:
 
 
 def pool_figure(problem: Problem[Inputs, Truth], pool: Pool, path: Path) -> None:
-    """How often each training unit was thrown out, channels down and time across; injections marked when known."""
+    """How often each training unit was thrown out, channels down and time across.
+
+    With a known attack: injections are ticked above, and below stands how the share thrown out moves as a window passes over
+    an injection, in attacked and in other channels. Without: the share of channels thrown out in the end.
+    """
     attack = problem.truth.attack
     share = pool.rejections / max(pool.rounds, 1)
     n_channels, n = share.shape
     height = float(np.clip(0.22 * n_channels, 1.5, 8.0))
-    figure = Figure(figsize=(11, height + 3.4), layout="constrained")
-    image_axis, line_axis = figure.subplots(2, 1, sharex=True, height_ratios=(height, 1.8))
+    figure = Figure(figsize=(11, height + 3.6), layout="constrained")
+    image_axis, line_axis = figure.subplots(2, 1, height_ratios=(height, 2.2))
     image = image_axis.imshow(
         _shrink(share), aspect="auto", cmap="magma_r", vmin=0, vmax=1, interpolation="nearest",
         extent=(-0.5, n - 0.5, n_channels - 0.5, -0.5),
     )  # fmt: skip
-    figure.colorbar(image, ax=[image_axis, line_axis], label="share of rounds in which the unit was left out", pad=0.01)
+    figure.colorbar(image, ax=image_axis, label="share of rounds\nleft out", pad=0.01)
     if n_channels <= 40:
         image_axis.set_yticks(range(n_channels), problem.inputs.channels, fontsize=8)
-    image_axis.set_title("Units thrown out by the pool" + ("" if attack is None else "; attacked channels in orange"))
-    _mark_attack(image_axis, line_axis, attack, pool, problem.inputs)
-    line_axis.set_xlabel("training window (its first step)")
+    image_axis.set_xlabel("training window (its first step)")
+    if attack is None:
+        image_axis.set_title("Units thrown out by the pool")
+        line_axis.plot((~pool.final).mean(axis=0), color=DATA, linewidth=0.7)
+        line_axis.set_xlabel("training window (its first step)")
+        line_axis.set_ylabel("share of channels\nout in the end")
+    else:
+        image_axis.set_title(
+            "Units thrown out by the pool; attacked channels in orange, injections ticked above", pad=22
+        )
+        first = attack.starts + attack.trigger.shape[1] - problem.inputs.seq_len
+        image_axis.vlines(first, -1.3, -0.6, color=TRIGGER, linewidth=0.9, clip_on=False)
+        image_axis.set_ylim(n_channels - 0.5, -0.5)
+        for channel, label in enumerate(image_axis.get_yticklabels()):
+            if channel in attack.channels:
+                label.set_color(TRIGGER)
+        _around_injections(line_axis, attack, share, first)
     _save(figure, path)
 
 
-def _mark_attack(image_axis: Axes, line_axis: Axes, attack: Attack | None, pool: Pool, inputs: Inputs) -> None:
-    rejected = ~pool.final
-    if attack is None:
-        line_axis.plot(rejected.mean(axis=0), color=DATA, linewidth=0.6)
-        line_axis.set_ylabel("channels out\nin the end")
-        return
-    for channel, label in enumerate(image_axis.get_yticklabels()):
-        if channel in attack.channels:
-            label.set_color(TRIGGER)
-    first = attack.starts + attack.trigger.shape[1] - inputs.seq_len
-    line_axis.plot(
-        rejected[attack.channels].mean(axis=0), color=DATA, linewidth=0.6, label="attacked channels out in the end"
-    )
-    line_axis.vlines(first, 1.03, 1.18, color=TRIGGER, linewidth=0.8, label="injections")
-    line_axis.set_ylim(0, 1.2)
-    line_axis.set_ylabel("share")
-    line_axis.legend(loc="upper right", fontsize=8, ncols=2, framealpha=0.9)
+def _around_injections(axis: Axes, attack: Attack, share: np.ndarray, first: np.ndarray, reach: int = 24) -> None:
+    """Mean share of rounds left out, of windows up to ``reach`` before and after those whose future is the pattern."""
+    offsets = np.arange(-reach, reach + 1)
+    windows = first[:, None] + offsets
+    inside = (windows >= 0) & (windows < share.shape[1])
+    clipped = windows.clip(0, share.shape[1] - 1)
+    attacked = np.zeros(len(share), dtype=bool)
+    attacked[attack.channels] = True
+    count = np.maximum(inside.sum(axis=0), 1)
+    for chosen, color, label in ((attacked, TRIGGER, "attacked channels"), (~attacked, DATA, "other channels")):
+        if chosen.any():
+            mean = np.where(inside, share[chosen].mean(axis=0)[clipped], 0.0).sum(axis=0) / count
+            axis.plot(offsets, mean, color=color, linewidth=1.5, label=label)
+    axis.axvspan(-0.5, len(attack.pattern) - 0.5, color=TRIGGER, alpha=0.12, linewidth=0, label="poisoned windows")
+    axis.set_ylim(0, 1)
+    axis.set_xlabel("window relative to the one whose future starts with the pattern")
+    axis.set_ylabel("share of rounds\nleft out")
+    axis.legend(loc="upper right", fontsize=8, framealpha=0.9)
 
 
 def _shrink(share: np.ndarray) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,9 @@ import numpy as np
 from icml26 import Method, Problem, RunContext
 
 from icml26_plugin_timeguard import storage
+from icml26_plugin_timeguard.checkpoint import Checkpoint, check_writable
 from icml26_plugin_timeguard.configs import LossPoolConfig, PlainConfig, TimeGuardConfig, WindowConfig
-from icml26_plugin_timeguard.session import Session
+from icml26_plugin_timeguard.session import Session, threads_for_width
 from icml26_plugin_timeguard.settings import Training
 from icml26_plugin_timeguard.task import Inputs, Output, Pool, Truth
 from icml26_plugin_timeguard.timeguard import guard, train_plainly
@@ -21,6 +23,11 @@ def open_session(inputs: Inputs, training: Training, ctx: RunContext) -> Session
     return Session.open(
         inputs.train, inputs.val, inputs.seq_len, inputs.pred_len, training, seed=ctx.torch_seed(), device=ctx.device
     )
+
+
+def threads_for(session: Session, ctx: RunContext) -> AbstractContextManager[None]:
+    """Threads that suit the network: all of the run's for wide inputs, one for narrow ones."""
+    return threads_for_width(session.seq_len * session.train.shape[1], ctx.threads)
 
 
 def fixed_pool(kept: np.ndarray) -> Pool:
@@ -59,7 +66,8 @@ class PlainTraining(ForecastMethod):
     def run(self, inputs: Inputs, ctx: RunContext) -> Output:
         """Train on everything."""
         session = open_session(inputs, self.config.training(self.config.epochs), ctx)
-        return Output(train_plainly(session, progress=ctx.progress, log=ctx.log))
+        with threads_for(session, ctx):
+            return Output(train_plainly(session, progress=ctx.progress, log=ctx.log))
 
 
 class OracleClean(ForecastMethod):
@@ -72,7 +80,8 @@ class OracleClean(ForecastMethod):
         """Train on the clean training part, scaled as the untrusted one."""
         session = open_session(inputs, self.config.training(self.config.epochs), ctx)
         assert truth.clean_train is not None
-        return Output(train_plainly(session, truth.clean_train, progress=ctx.progress, log=ctx.log))
+        with threads_for(session, ctx):
+            return Output(train_plainly(session, truth.clean_train, progress=ctx.progress, log=ctx.log))
 
 
 class OracleMask(ForecastMethod):
@@ -86,7 +95,8 @@ class OracleMask(ForecastMethod):
         session = open_session(inputs, self.config.training(self.config.epochs), ctx)
         assert truth.attack is not None
         clean = ~truth.attack.poisoned
-        return Output(train_plainly(session, mask=clean, progress=ctx.progress, log=ctx.log), fixed_pool(clean))
+        with threads_for(session, ctx):
+            return Output(train_plainly(session, mask=clean, progress=ctx.progress, log=ctx.log), fixed_pool(clean))
 
 
 class TimeGuard(ForecastMethod):
@@ -99,10 +109,16 @@ class TimeGuard(ForecastMethod):
         """Train on the units that the pool trusts."""
         config = self.config
         session = open_session(inputs, config.training(config.warmup_epochs + config.rounds), ctx)
-        result = guard(session, config.pool(), progress=ctx.progress, log=ctx.log)
+        checkpoint = None if config.checkpoint is None else Checkpoint(config.checkpoint)
+        if config.export_mask is not None:
+            check_writable(config.export_mask)
+        with threads_for(session, ctx):
+            result = guard(session, config.pool(), progress=ctx.progress, log=ctx.log, checkpoint=checkpoint)
         for warning in result.warnings:
             ctx.logger.warning(warning)
         pool = Pool(result.initial_pool, result.pool, result.rejections, config.rounds)
+        if config.export_mask is not None:
+            storage.export_mask(inputs, pool, config.export_mask)
         info: dict[str, Any] = {"selected_epoch": result.selected_epoch, "warnings": list(result.warnings)}
         return Output(result.forecaster, pool, info)
 

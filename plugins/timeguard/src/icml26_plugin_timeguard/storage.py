@@ -10,7 +10,7 @@ import numpy as np
 from icml26.errors import InputError
 
 from icml26_plugin_timeguard.fitted import FittedForecaster
-from icml26_plugin_timeguard.task import Output, Pool
+from icml26_plugin_timeguard.task import Inputs, Output, Pool
 
 POOL, INFO = "pool.npz", "info.json"
 
@@ -27,6 +27,24 @@ def save_output(output: Output, folder: Path) -> None:
                 file, initial=pool.initial, final=pool.final, rejections=pool.rejections, rounds=np.int64(pool.rounds)
             )
     (folder / INFO).write_text(json.dumps(output.info, indent=2) + "\n", encoding="utf-8")
+
+
+def export_mask(inputs: Inputs, pool: Pool, path: Path) -> None:
+    """Write the masks (C, N) with channel names, and the first step and time of each window, for use elsewhere."""
+    n = pool.final.shape[1]
+    arrays: dict[str, np.ndarray] = {
+        "initial": pool.initial,
+        "final": pool.final,
+        "rejections": pool.rejections,
+        "channels": np.array(inputs.channels),
+        "first_step": np.arange(n),
+    }
+    if inputs.timestamps is not None:
+        arrays["first_time"] = inputs.timestamps[:n]
+    part = path.with_name(path.name + ".part")
+    with part.open("wb") as file:
+        np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
+    part.replace(path)
 
 
 def load_output(folder: Path) -> Output:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from icml26_plugin_timeguard import criteria
+from icml26_plugin_timeguard.checkpoint import Checkpoint, check_writable, run_identity
 from icml26_plugin_timeguard.fitted import FittedForecaster
 from icml26_plugin_timeguard.isolation import Isolation
 from icml26_plugin_timeguard.selection import drls, pool_fraction
@@ -146,18 +147,45 @@ class PoolTraining:
             self.log("val-mae", score, epoch)
 
 
-def guard(session: Session, settings: PoolSettings, *, progress: Progress = silent, log: Log = forget) -> GuardResult:
-    """Train a forecaster with TimeGuard on the session's untrusted series."""
+def guard(
+    session: Session,
+    settings: PoolSettings,
+    *,
+    progress: Progress = silent,
+    log: Log = forget,
+    checkpoint: Checkpoint | None = None,
+) -> GuardResult:
+    """Train a forecaster with TimeGuard on the session's untrusted series.
+
+    With a ``checkpoint`` each round is stored, and a run that was stopped goes on with the next one: same result.
+    """
     stages = PoolTraining(session, settings, progress=progress, log=log)
+    identity = "" if checkpoint is None else run_identity(session, settings)
+    stored = None
+    if checkpoint is not None:
+        check_writable(checkpoint.path)
+        stored = checkpoint.read(identity)
     isolation = stages.isolation()
-    initial = pool = stages.initial_pool(isolation)
     trainer = session.trainer()
     keeper = session.keeper(trainer)
-    stages.warm_up(trainer, keeper, pool)
-    rejections = np.zeros(pool.shape, dtype=np.int32)
-    for round_index in progress(range(settings.rounds), "pool rounds"):
+    if stored is None:
+        initial = pool = stages.initial_pool(isolation)
+        rejections = np.zeros(pool.shape, dtype=np.int32)
+        stages.warm_up(trainer, keeper, pool)
+        first = 0
+    else:
+        initial, pool, rejections = (stored[name].numpy() for name in ("initial", "pool", "rejections"))
+        trainer.restore(stored["trainer"])
+        keeper.restore(stored["keeper"])
+        stages.warnings = list(stored["warnings"])
+        first = int(stored["rounds_done"])
+    for round_index in progress(range(first, settings.rounds), "pool rounds", settings.rounds - first):
         pool = stages.round(trainer, keeper, isolation, pool, round_index)
-        rejections += ~pool
+        rejections = rejections + ~pool
+        if checkpoint is not None:
+            state = {"initial": initial, "pool": pool, "rejections": rejections, "rounds_done": round_index + 1}
+            state |= {"trainer": trainer.state(), "keeper": keeper.state(), "warnings": stages.warnings}
+            checkpoint.write(identity, state)
     return GuardResult(
         session.fitted(keeper.finish()), initial, pool, rejections, keeper.best_epoch, tuple(stages.warnings)
     )
