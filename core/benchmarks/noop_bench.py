@@ -2,8 +2,9 @@
 
     python core/benchmarks/noop_bench.py [--runs 1000] [--jobs 2] [--max-seconds 10] [--benchopt PATH]
 
-Ours is a whole process, from its start to its end, with every record on disk and in the store. ``--benchopt`` names the
-program of an environment that has it (two solvers, half as many datasets, one run each, no plots, its own loky workers).
+Ours is ``icml26 bench`` as a whole process, from its start to its end, with every record on disk and in the store.
+``--benchopt`` names the program of an environment that has it (two solvers, half as many datasets, one run each, no plots,
+its own loky workers).
 Exit code 1 when ours takes longer than ``--max-seconds``, longer than half of benchopt's time, or when a record is missing.
 """
 
@@ -65,8 +66,20 @@ def ours(folder: Path, runs: int, jobs: int) -> float:
     """Seconds of wall time of a process that runs the grid; raises when a record is missing."""
     python = make_environment(folder / "environment")
     store, records = folder / "store.sqlite3", folder / "runs"
-    command = [python, TESTS / "lab_bench.py", store, records, python, jobs, runs, 0]
-    environment = {**os.environ, "ICML26_HOME": str(folder / "home"), "PYTHONPATH": str(TESTS)}
+    command = [
+        python,
+        "-m",
+        "icml26",
+        "bench",
+        "noop",
+        "other",
+        "--dataset",
+        "nothing",
+        "--seeds",
+        f"0..{runs // 2 - 1}",
+    ]
+    command += ["--jobs", jobs, "--store", store, "--output", records, "--quiet"]
+    environment = {**os.environ, "ICML26_HOME": str(folder / "home")}
     started = time.perf_counter()
     subprocess.run([str(item) for item in command], check=True, stdout=subprocess.DEVNULL, env=environment)
     seconds = time.perf_counter() - started

@@ -219,7 +219,9 @@ def test_a_process_is_used_again_for_the_same_method_only(run: Run) -> None:
     pids = [run(mischief("pid", size)).value("score") for size in (1, 2)]
     run(request("noop"))
     pids += [run(mischief("pid", 3)).value("score"), run(mischief("pid", 4), fresh=True).value("score")]
-    assert (pids[0] == pids[1], len(set(pids))) == (True, 3)
+    pids.append(run(mischief("pid", 5)).value("score"))
+    pids.append(run(mischief("pid", 6, limits={"memory_bytes": 1 << 30})).value("score"))
+    assert (pids[0] == pids[1], len(set(pids))) == (True, 5)
 
 
 def test_a_run_leaves_no_trace_for_the_next_in_its_process(run: Run) -> None:

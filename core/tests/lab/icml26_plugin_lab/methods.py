@@ -144,13 +144,15 @@ def _leak(config: Any, ctx: Any) -> float:
 
 
 def _speak_protocol(config: Any, ctx: Any) -> float:
-    lie = b'{"event": "done", "id": "x"}\n{"event": "finished"}\nnot json\n'
+    run_id = ctx.artifact("x").parent.name
+    lie = f'{{"event": "done", "id": "{run_id}"}}\n{{"event": "finished", "id": "{run_id}"}}\nnot json\n'.encode()
     print(lie.decode(), flush=True)
     for descriptor in (1, 2, 3, 4):
         try:
             os.write(descriptor, lie)
         except OSError:
             continue
+    time.sleep(0.2)
     return 1.0
 
 
