@@ -8,6 +8,7 @@ from dp_accounting.rdp import compute_epsilon
 from icml26_plugin_ihm.accounting import (
     analytic_gaussian_sigma,
     bisect_smallest,
+    eigenvalue_epsilon,
     gaussian_delta,
     gaussian_epsilon,
     gaussian_rdp,
@@ -130,3 +131,18 @@ def test_bisection_returns_an_accepted_value():
     assert root == pytest.approx(math.sqrt(2), rel=1e-11)
     with pytest.raises(ValueError, match="no finite noise scale"):
         bisect_smallest(lambda x: False, 1.0, 2.0)
+
+
+@pytest.mark.parametrize("noise_std", [0.001, 0.01, 0.1, 0.3, 1.0, 30.0])
+@pytest.mark.parametrize("delta", [1e-10, 1e-3])
+def test_eigenvalue_epsilon_is_valid_also_where_the_classical_bound_is_not(noise_std, delta):
+    epsilon = eigenvalue_epsilon(noise_std, 1.0, delta)
+    classical = math.sqrt(2 * math.log(1.25 / delta)) / noise_std
+    assert gaussian_delta(epsilon, 1.0 / noise_std) <= delta * (1 + 1e-9)
+    assert epsilon == pytest.approx(classical) or epsilon > classical
+    if classical <= 1.0:
+        assert epsilon == pytest.approx(classical, rel=1e-14)
+
+
+def test_the_classical_bound_breaks_for_little_noise():
+    assert eigenvalue_epsilon(0.01, 1.0, 1e-3) > math.sqrt(2 * math.log(1.25 / 1e-3)) / 0.01

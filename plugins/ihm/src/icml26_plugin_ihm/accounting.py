@@ -150,8 +150,11 @@ def rdp_epsilon(curve: Curve, delta: float, alpha_limit: float) -> tuple[float, 
 
 
 def eigenvalue_epsilon(noise_std: float, sensitivity: float, delta: float) -> float:
-    """Epsilon of one noisy eigenvalue by the classical Gaussian bound, sqrt(2 ln(1.25/delta)) sensitivity / noise_std.
+    """Epsilon of one noisy eigenvalue: the classical Gaussian bound sqrt(2 ln(1.25/delta)) sensitivity / noise_std.
 
-    The bound is proven for results up to 1; the paper uses it beyond. `accounting="joint"` does not need it.
+    The paper uses this bound throughout, but it is proven only up to 1. Where the exact curve of the Gaussian mechanism
+    says that it promises too much, the exact epsilon is returned in its place.
     """
-    return math.sqrt(2.0 * math.log(1.25 / delta)) * sensitivity / noise_std
+    mu = sensitivity / noise_std
+    classical = math.sqrt(2.0 * math.log(1.25 / delta)) * mu
+    return classical if gaussian_delta(classical, mu) <= delta else gaussian_epsilon(mu, delta)

@@ -18,7 +18,7 @@ Array = NDArray[np.float64]
 Batches = Callable[[], Iterable[tuple[ArrayLike, ArrayLike]]]
 """Called once a pass; yields (X (m, d), y (m,)) in any row order, the same rows at each call."""
 
-_CHUNK_BYTES = 1 << 22
+_CHUNK_BYTES = 1 << 20
 _REPEAT_CHUNK_BYTES = 1 << 25
 
 
@@ -118,6 +118,8 @@ class BoundedRows:
             bounded = np.empty((len(X), self.d))
             np.multiply(X, (scale * np.sqrt(0.5))[:, None], out=bounded[:, :-1])
             bounded[:, -1] = np.sqrt(0.5)
+        elif X.dtype == np.float64 and (scale == 1.0).all():
+            bounded = X  # rows of the unit ball already: most calls are spared a copy of every chunk
         else:
             bounded = X * scale[:, None]
         centre, half_width = self._bounds.label_frame(self._intercept)
