@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from icml26_plugin_claritree import CLARITreeRegressor
 from icml26_plugin_claritree.engines import make_engine
-from icml26_plugin_claritree.search import Budget, Lookahead, first_minimum, greedy_tree, greedy_value
+from icml26_plugin_claritree.search import Budget, Lookahead, greedy_tree, greedy_value, least
 from icml26_plugin_claritree.training import Prepared, prepare
 
 ENGINES = ("binned", "rank1", "numpy")
@@ -187,7 +187,35 @@ def test_a_path_of_lambdas_equals_separate_fits() -> None:
 
 def test_the_first_of_equal_scores_wins() -> None:
     scores = np.array([[2.0, 1.0], [1.0, 1.0], [1.0 - 1e-15, 3.0]])
-    assert first_minimum(scores).tolist() == [1, 0]
+    assert least(scores, 1).tolist() == [[False, True], [True, False], [False, False]]
+    assert least(scores, 4).tolist() == [[False, True], [True, True], [True, False]]
+    assert least(np.empty((0, 2)), 1).shape == (0, 2)
+
+
+def test_exploring_ties_is_never_worse_and_sometimes_better() -> None:
+    better = 0
+    for seed in range(8):
+        X, y = plxor(400, seed)
+        first, explored = (
+            CLARITreeRegressor(3, 1e-3, 1e-4, 19, ties=ties).fit(X, y).objective_ for ties in ("first", "explore")
+        )
+        assert explored <= first * (1 + 1e-12)
+        better += explored < first * (1 - 1e-3)
+    assert better >= 1
+
+
+def test_columns_that_part_the_rows_alike_are_searched_once() -> None:
+    X, y = plxor(300, 0)
+    twice = np.column_stack([X[:, :2], X[:, 0] > 0, X[:, 0] <= 0]).astype(float)
+    prepared = prepared_problem(twice, y, 1e-4, 5, 20)
+    search = Lookahead(prepared.engine.with_ridge(0.03), Budget(), explore_ties=True)
+    box = search.engine.root()
+    cuts = np.array([[0, 2], [2, 0], [3, 0]])
+    chosen = np.array([[True, False], [True, True], [True, True]])
+    assert [(c, m.tolist()) for c, m in search._partitions(box, cuts, chosen)] == [
+        (0, [True, False]),
+        (1, [True, True]),
+    ]
 
 
 def test_no_first_cut_helps_on_plxor_so_that_greedy_fails() -> None:

@@ -34,6 +34,7 @@ _CHOICES = {
     "leaf": ("linear", "constant"),
     "engine": ("auto", "binned", "rank1", "numpy"),
     "search": ("lookahead", "greedy"),
+    "ties": ("first", "explore"),
     "categorical_encoding": ("one-hot", "ignore"),
     "clip_predictions": (None, "leaf", "train"),
 }
@@ -147,6 +148,7 @@ class TreeEstimator(RegressorMixin, BaseEstimator):
             time_limit=self.time_limit,
             top_k=self.top_k,
             features=features,
+            explore_ties=self.ties == "explore",
         )
 
     def _keep(self, prepared: Prepared, grown: Grown) -> None:

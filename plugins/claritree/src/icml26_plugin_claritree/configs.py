@@ -61,6 +61,10 @@ class TreeConfig(FoldsConfig):
 class CLARITreeConfig(TreeConfig):
     """CLARITree."""
 
+    ties: Literal["first", "explore"] = Field(
+        "first",
+        description="Of cuts with equal completions take the first (paper), or search below each and keep the best.",
+    )
     top_k: Annotated[int, Field(ge=1)] | None = Field(
         None, description="Look ahead only from this many cuts of a node, best one-step loss first (paper: all)."
     )

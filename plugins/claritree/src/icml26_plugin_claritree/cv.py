@@ -52,6 +52,7 @@ class CLARITreeCV(TreeEstimator):
         leaf: Literal["linear", "constant"] = "linear",
         engine: EngineName = "auto",
         search: Literal["lookahead", "greedy"] = "lookahead",
+        ties: Literal["first", "explore"] = "first",
         categorical: Sequence[int | str] | None = None,
         categorical_encoding: Literal["one-hot", "ignore"] = "one-hot",
         candidate_features: Sequence[int | str] | None = None,
@@ -71,6 +72,7 @@ class CLARITreeCV(TreeEstimator):
         self.leaf = leaf
         self.engine = engine
         self.search = search
+        self.ties = ties
         self.categorical = categorical
         self.categorical_encoding = categorical_encoding
         self.candidate_features = candidate_features

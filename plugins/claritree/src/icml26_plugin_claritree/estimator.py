@@ -35,8 +35,10 @@ class CLARITreeRegressor(TreeEstimator):
         min_leaf_node_size: least number of training rows of a leaf; 0 for the paper's ``max(1, 5 * number of
         continuous columns)``. leaf: "linear", or "constant" for the paper's variant with constant leaves. engine:
         "auto" ("binned" where Numba is installed, else "numpy"), "binned", "rank1" (the paper's Cholesky updates),
-        "numpy". All find the same tree.
-        search: "lookahead", or "greedy" for the baseline with the same objective.
+        "numpy". All find the same tree. search: "lookahead", or "greedy" for the baseline with the same objective.
+        ties: of first cuts whose completions are equal (x0 then x1 often parts the rows as x1 then x0 does), take the
+        "first" (the paper), or "explore" below each and keep the best tree, for up to the number of ties as much
+        work.
         categorical: columns (numbers or names) of integer codes: not in the leaves, and not split on as numbers.
         categorical_encoding: "one-hot" splits on "column == code"; "ignore" leaves the columns out, as the authors'
         program does.
@@ -73,6 +75,7 @@ class CLARITreeRegressor(TreeEstimator):
         leaf: Literal["linear", "constant"] = "linear",
         engine: EngineName = "auto",
         search: Literal["lookahead", "greedy"] = "lookahead",
+        ties: Literal["first", "explore"] = "first",
         categorical: Sequence[int | str] | None = None,
         categorical_encoding: Literal["one-hot", "ignore"] = "one-hot",
         candidate_features: Sequence[int | str] | None = None,
@@ -90,6 +93,7 @@ class CLARITreeRegressor(TreeEstimator):
         self.leaf = leaf
         self.engine = engine
         self.search = search
+        self.ties = ties
         self.categorical = categorical
         self.categorical_encoding = categorical_encoding
         self.candidate_features = candidate_features

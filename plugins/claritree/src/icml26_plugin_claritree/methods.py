@@ -102,6 +102,7 @@ class CLARITree(_TreeMethod):
             features = [inputs.feature_names.index(name) for name in config.candidate_features]
         return {
             **super()._options(inputs, ctx),
+            "ties": config.ties,
             "top_k": config.top_k,
             "candidate_features": features,
             "time_limit": config.time_limit,

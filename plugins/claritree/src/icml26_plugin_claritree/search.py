@@ -9,7 +9,7 @@ only their pruned values differ; lambdas that choose the same cut share everythi
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Generic, Protocol, Self, TypeVar
@@ -35,6 +35,8 @@ class Box(Protocol):
 
 
 B = TypeVar("B", bound=Box)
+
+MOST_TIES = 4  # cuts of equal score that are searched below one node
 
 
 class Budget:
@@ -149,17 +151,17 @@ def greedy_tree(engine: Engine[B], box: B, depth: int, lambda_: float) -> Subtre
 class Lookahead(Generic[B]):
     """The lookahead search of one engine under a time limit.
 
-    Args:
-        engine: how losses are computed.
-        budget: when it is spent, the rest of the tree is completed greedily and `timed_out` is set.
-        top_k: look ahead only from this many cuts of each node, best one-step loss first; all when None.
-        features: split columns whose cuts are looked ahead from; all when None.
+    Args: engine: how losses are computed. budget: when it is spent, the rest of the tree is completed greedily and
+        `timed_out` is set. top_k: look ahead only from this many cuts of each node, best one-step loss first; all
+        when None. features: split columns whose cuts are looked ahead from; all when None. explore_ties: of cuts
+        whose scores are equal, search below each (at most `MOST_TIES`) and keep the best tree, not the first.
     """
 
     engine: Engine[B]
     budget: Budget
     top_k: int | None = None
     features: NDArray[np.int64] | None = None
+    explore_ties: bool = False
     timed_out: bool = False
 
     def path(self, box: B, depth: int, lambdas: Sequence[float] | FloatArray) -> list[Subtree]:
@@ -179,23 +181,35 @@ class Lookahead(Generic[B]):
         if depth == 1:
             best = self.engine.best_cut(box)
             cuts = np.array([] if best is None else [[best.feature, best.code]], dtype=np.int64).reshape(-1, 2)
-            chosen = np.zeros(open_.size, dtype=np.intp)
+            chosen = np.ones((len(cuts), open_.size), dtype=bool)
         else:
             cuts = self._candidates(box)
             scores = self.engine.completions(box, cuts, depth - 1, values[open_], self.budget)
             if not np.isfinite(scores).all():
                 return self._incumbents(box, depth, values, open_, trees, cuts, scores)
-            chosen = first_minimum(scores) if len(cuts) else np.zeros(open_.size, dtype=np.intp)
-        if not len(cuts):
-            return trees
-        for c in np.unique(chosen):
-            members = open_[chosen == c]
+            chosen = least(scores, MOST_TIES if self.explore_ties else 1)
+        for c, members in self._partitions(box, cuts, chosen):
             feature, code = (int(v) for v in cuts[c])
             sides = self.engine.split(box, feature, code)
-            left, right = (self.path(side, depth - 1, values[members]) for side in sides)
-            for i, left_tree, right_tree in zip(members, left, right, strict=True):
-                trees[i] = _join(box, float(values[i]), feature, code, left_tree, right_tree)
+            left, right = (self.path(side, depth - 1, values[open_[members]]) for side in sides)
+            for i, left_tree, right_tree in zip(open_[members], left, right, strict=True):
+                tree = _join(box, float(values[i]), feature, code, left_tree, right_tree)
+                if tree.value < trees[i].value - TIE:
+                    trees[i] = tree
         return trees
+
+    def _partitions(
+        self, box: B, cuts: NDArray[np.int64], chosen: NDArray[np.bool_]
+    ) -> Iterator[tuple[int, NDArray[np.bool_]]]:
+        """The chosen cuts with the lambdas that chose them; cuts that part the rows alike count once for each lambda."""
+        done: dict[bytes, NDArray[np.bool_]] = {}
+        for c in np.flatnonzero(chosen.any(axis=1)):
+            left = self.engine.problem.codes[box.rows, cuts[c, 0]] <= cuts[c, 1]
+            parts = np.packbits(left ^ left[0]).tobytes()
+            members = chosen[c] & ~done.get(parts, np.zeros_like(chosen[c]))
+            done[parts] = done.get(parts, members) | members
+            if members.any():
+                yield int(c), members
 
     def _candidates(self, box: B) -> NDArray[np.int64]:
         """Cuts to look ahead from. The greedy cut is always one of them, so that the tree is never worse than the greedy one."""
@@ -233,6 +247,9 @@ class Lookahead(Generic[B]):
         return trees
 
 
-def first_minimum(scores: FloatArray) -> NDArray[np.intp]:
-    """Row of the least score of each column, the first of equals."""
-    return np.asarray(np.argmax(scores <= scores.min(axis=0) + TIE, axis=0))
+def least(scores: FloatArray, most: int) -> NDArray[np.bool_]:
+    """Which scores (m, lambdas) are the least of their column, the first `most` of equals."""
+    if not len(scores):
+        return np.zeros(scores.shape, dtype=bool)
+    equal = scores <= scores.min(axis=0) + TIE
+    return np.asarray(equal & (np.cumsum(equal, axis=0) <= most))

@@ -97,6 +97,7 @@ def grow(
     time_limit: float | None = None,
     top_k: int | None = None,
     features: Sequence[int] | None = None,
+    explore_ties: bool = False,
 ) -> list[Grown]:
     """One fitted tree for each lambda; the search is shared between them. `features` are input columns to look ahead from."""
     ridge = prepared.problem.n * kappa
@@ -111,7 +112,7 @@ def grow(
         if search == "greedy":
             found, timed_out = [greedy_tree(engine, engine.root(), depth, v) for v in lambdas], False
         else:
-            lookahead = Lookahead(engine, budget, top_k, allowed)
+            lookahead = Lookahead(engine, budget, top_k, allowed, explore_ties)
             found = lookahead.path(engine.root(), depth, lambdas)
             timed_out = lookahead.timed_out
     return [_finish(prepared, subtree, ridge, timed_out=timed_out) for subtree in found]
