@@ -371,6 +371,21 @@ def test_passing_over_the_schemas_gives_the_same_specs_whatever_the_layout(packa
     assert method.config_schema == from_jsonable(document["methods"][0]["config_schema"])
 
 
+def test_an_index_laid_out_by_hand_loses_no_entry_when_schemas_are_passed_over() -> None:
+    document = index_of("p", "icml26-plugin-p", "p")
+    for number, entry in enumerate([*document["methods"], *document["datasets"]]):
+        entry["config_schema"] = {"number": number}
+    text = json.dumps(document, indent=1)
+    first = '"config_schema": {\n    "number": 0\n   }'
+    assert first in text
+    by_hand = text.replace(first, '"config_schema": {\n "number": 0 }')
+    assert _specs(by_hand, schemas=False) == _specs(text)
+    no_other = json.dumps({**document, "methods": document["methods"][:1], "datasets": []}, indent=1)
+    by_hand = no_other.replace(first, '"config_schema": {\n "number": 0 }').replace('"smoke": {}', '"smoke": {\n   }')
+    assert json.loads(by_hand)
+    assert _specs(by_hand, schemas=False) == _specs(no_other)
+
+
 def test_a_damaged_schema_is_seen_even_when_schemas_are_passed_over() -> None:
     document = index_of("p", "icml26-plugin-p", "p")
     document["methods"][0]["config_schema"] = {"a": {"b": 1}}

@@ -85,6 +85,8 @@ def test_names_are_never_cut_and_prose_is_all_there(site: Site, columns: str) ->
     assert LONG in text
     assert "toys.alpha" in text
     assert text.count("many") == 4
+    prose = [line for line in text.splitlines() if "many" in line]
+    assert all(len(line) <= max(int(columns), 24) for line in prose), "prose moves below names that leave no room"
 
 
 def test_control_characters_of_a_plugin_reach_neither_tables_nor_terminals(site: Site) -> None:

@@ -210,9 +210,12 @@ def _without_schemas(text: str) -> str:
         parts += (text[position : start + len(_SCHEMA_BEGIN) - 2], "null")
         position = end + len(_SCHEMA_END)
     parts.append(text[position:])
-    return "".join(parts)
+    stripped = "".join(parts)
+    # In a text that somebody laid out by hand, "the next brace" may have been another entry's.
+    return stripped if stripped.count(_SCHEMA_KEY) == text.count(_SCHEMA_KEY) else text
 
 
+_SCHEMA_KEY = '"config_schema"'
 _SCHEMA_BEGIN = '\n   "config_schema": {\n'
 _SCHEMA_END = "\n   }"
 
