@@ -123,6 +123,15 @@ def test_a_users_own_network_is_trained_through_its_factory(small: Problem[Input
     assert result.forecaster.predict(small.inputs.val[None, :12]).shape == (1, 7, 4)
 
 
+def test_one_channel_is_enough_for_attack_and_defence() -> None:
+    from conftest import traffic
+    from icml26_plugin_timeguard.problem import AttackSettings, Windowing, build_problem
+
+    problem = build_problem(traffic(600, 1), Windowing(), AttackSettings(), np.random.default_rng(0))
+    result = guard(session(problem), SETTINGS)
+    assert problem.truth.attack is not None and problem.truth.attack.poisoned.shape == result.pool.shape == (1, 337)
+
+
 def test_stuck_sensors_are_reported(small: Problem[Inputs, Truth]) -> None:
     series = small.inputs.train.copy()
     series[100:250, 1] = 7.0

@@ -53,8 +53,8 @@ class FittedForecaster:
             if self.stamp is not None:
                 batch = batch.copy()
                 batch[:, -len(self.stamp) :] += self.stamp
-            tensor = torch.from_numpy(batch).to(device=parameter.device, dtype=parameter.dtype)
-            output = self.module(tensor).to(device="cpu", dtype=torch.float64).numpy() - self.output_shift
+            tensor = torch.from_numpy(batch).to(parameter.dtype).to(parameter.device)
+            output = self.module(tensor).cpu().double().numpy() - self.output_shift
             outputs.append(output * self.scaler.std + self.scaler.mean)
         return np.concatenate(outputs)
 

@@ -113,7 +113,7 @@ class Session:
         like = self.windows(self.train)
 
         def tensor(values: np.ndarray) -> torch.Tensor:
-            return torch.from_numpy(np.ascontiguousarray(values)).to(like.history)
+            return torch.from_numpy(np.ascontiguousarray(values)).to(self.dtype).to(self.device)
 
         return WindowSet(tensor(self.scaler.normalize(history)), tensor(future), like.mean, like.std)
 
@@ -209,6 +209,6 @@ def window_mae(forecast: Callable[[torch.Tensor], torch.Tensor], model: nn.Modul
     total, count = 0.0, 0
     for index in torch.arange(len(windows), device=windows.history.device).split(1024):
         error = (forecast(windows.history[index]) - windows.future[index]).abs()
-        total += float(error.sum(dtype=torch.float64))
-        count += error.numel()
+        total += float(error.mean()) * len(index)
+        count += len(index)
     return total / count

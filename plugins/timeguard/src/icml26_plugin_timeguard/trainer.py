@@ -119,7 +119,7 @@ class Trainer:
             self.options.eval_batch_size
         )
         losses = [unit_loss(self.forecast(self.windows.history[i]), self.windows.future[i]) for i in batches]
-        return torch.cat(losses).T.to(device="cpu", dtype=torch.float64).numpy()
+        return torch.cat(losses).T.cpu().double().numpy()
 
     def state(self) -> dict[str, Any]:
         """Weights, optimiser and epoch counter, for a checkpoint."""

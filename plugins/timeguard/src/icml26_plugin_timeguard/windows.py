@@ -85,7 +85,7 @@ def _unfold(series: torch.Tensor, length: int) -> torch.Tensor:
 
 
 def _tensor(values: np.ndarray, device: str, dtype: torch.dtype) -> torch.Tensor:
-    return torch.from_numpy(np.ascontiguousarray(values)).to(device=device, dtype=dtype)
+    return torch.from_numpy(np.ascontiguousarray(values)).to(dtype).to(device)
 
 
 def forecast_windows(

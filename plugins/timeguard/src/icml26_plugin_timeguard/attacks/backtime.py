@@ -112,7 +112,7 @@ class LearntTrigger:
         """Physical triggers (n, trigger steps, k) for the physical steps before them (n, before, k)."""
         normalised = torch.from_numpy(np.ascontiguousarray(self.scaler.normalize(before)))
         parameter = next(self.generator.parameters())
-        triggers = self.generator(normalised.to(parameter)).to(device="cpu", dtype=torch.float64).numpy()
+        triggers = self.generator(normalised.to(parameter.dtype).to(parameter.device)).cpu().double().numpy()
         return triggers * self.scaler.std + self.scaler.mean
 
 
@@ -222,7 +222,7 @@ class BackTime:
         return (weights * error).sum() + self.settings.lam_norm * perturbation.sum(dim=1).abs().mean()
 
     def _tensor(self, values: np.ndarray) -> torch.Tensor:
-        return torch.from_numpy(np.ascontiguousarray(values)).to(device=self.device, dtype=torch.float32)
+        return torch.from_numpy(np.ascontiguousarray(values)).to(torch.float32).to(self.device)
 
 
 def save_attack(starts: np.ndarray, trigger: LearntTrigger, path: Path) -> None:
