@@ -161,17 +161,32 @@ def ratio(
 def sign_flip_p_value(differences: Sequence[float] | np.ndarray) -> float:
     """Two-sided p-value of a mean of zero when the sign of each difference is arbitrary.
 
-    Exact over all 2^n patterns up to 14 pairs; beyond, Monte Carlo with the observed pattern counted, so never 0.
+    Exact over all 2^n patterns up to 14 pairs; beyond, Monte Carlo (10,000 patterns, fewer for many pairs) with the observed pattern counted, so never 0.
     """
     values = np.asarray(differences, dtype=float)
     n = len(values)
     observed = abs(values.sum())
     slack = 1e-12 * float(np.abs(values).sum())
+    extreme = np.abs(_signs(n) @ values) >= observed - slack
+    if n <= _EXACT_PAIRS:
+        return float(np.mean(extreme))
+    return float((1 + np.count_nonzero(extreme)) / (1 + len(extreme)))
+
+
+@lru_cache(maxsize=4)
+def _signs(n: int) -> np.ndarray:
+    """All patterns of n signs, one a row, or many random ones."""
     if n <= _EXACT_PAIRS:
         signs = np.array(list(itertools.product((1.0, -1.0), repeat=n)))
-        return float(np.mean(np.abs(signs @ values) >= observed - slack))
-    signs = np.random.default_rng(0).choice((1.0, -1.0), size=(RESAMPLES, n))
-    return float((1 + np.count_nonzero(np.abs(signs @ values) >= observed - slack)) / (1 + RESAMPLES))
+    else:
+        signs = np.random.default_rng(0).integers(0, 2, size=(_resamples(n), n)) * 2.0 - 1.0
+    signs.setflags(write=False)
+    return signs
+
+
+def _resamples(n: int) -> int:
+    """RESAMPLES; fewer for many rows, so that memory stays bounded."""
+    return max(1000, min(RESAMPLES, 2_000_000 // n))
 
 
 @lru_cache(maxsize=256)
@@ -249,8 +264,7 @@ def _bootstrap(
 
 @lru_cache(maxsize=8)
 def _draws(n: int) -> np.ndarray:
-    """RESAMPLES resamples of n row numbers; fewer for many rows, so that memory stays bounded."""
-    size = max(1000, min(RESAMPLES, 2_000_000 // n))
-    draws = np.random.default_rng(0).integers(0, n, size=(size, n), dtype=np.int32)
+    """Resamples of n row numbers."""
+    draws = np.random.default_rng(0).integers(0, n, size=(_resamples(n), n), dtype=np.int32)
     draws.setflags(write=False)
     return draws

@@ -230,7 +230,7 @@ def test_plots_are_drawn_in_turn_up_to_the_budget() -> None:
     assert [plot.title for plot in drawn["a", "d"]] == ["a0", "a1"]
 
 
-@pytest.mark.parametrize("label", [HOSTILE, "$x^2", "日本語", "\x00\x1b[31m", "a" * 500, "_", ""])
+@pytest.mark.parametrize("label", [HOSTILE, "$x^2", "$\\frac{$", "日本語", "\x00\x1b[31m", "a" * 500, "_", ""])
 def test_any_text_can_label_a_plot(label: str) -> None:
     dots = [Dot(1, 2, 0.5, 1.5, 1, 3), Dot(2, math.nan), Dot(3, 4)]
     for svg in (

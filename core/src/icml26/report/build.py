@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import math
 import os
 import shutil
 from collections import Counter
@@ -271,9 +272,13 @@ def _provenance(record: RunRecord) -> list[tuple[str, str]]:
 
 
 def _text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+        return repr(value)
     if isinstance(value, Mapping) and set(value) == {"nonfinite"}:
         return str(value["nonfinite"])
-    return value if isinstance(value, str) else json.dumps(jsonable(value), ensure_ascii=False)
+    return json.dumps(jsonable(value), ensure_ascii=False)
 
 
 __all__ = ["MARKER", "RecipePage", "ReportSummary", "build_report", "write_script"]

@@ -19,7 +19,7 @@ from icml26.statistics import Estimate, summarize
 MAXIMUM_PLOTS = 100
 _CURVES_A_BOARD = 4
 _METHODS_A_PLOT = 12
-_SEEDS_A_LINE = 10
+_SEEDS_A_LINE = 5
 
 Draw = Callable[[], "Plot | None"]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
@@ -41,13 +42,14 @@ def run_files(run: Run, site: Path, *, bundle: bool) -> RunFiles:
     """
     record = run.record
     text, cut = _tail(run.folder, record.log)
+    below = None if run.folder is None or bundle else _relative(run.folder, site / "runs")
     names = [("log", record.log), ("curves", record.curves), *(("artifact", name) for name in record.artifacts)]
     shown = []
     for kind, name in names:
         if not isinstance(name, str):
             continue
         path = _inside(run.folder, name)
-        href = None if path is None else _link(path, name, run, site, bundle)
+        href = None if path is None else f"{below}/{quote(name)}" if below else _copy(path, name, run, site)
         picture = kind == "artifact" and name.lower().endswith(_PICTURES)
         shown.append(Shown(name, href, picture and href is not None))
     return RunFiles(text, cut, shown)
@@ -58,26 +60,30 @@ def _inside(folder: Path | None, name: str) -> Path | None:
         return None
     path = folder / name
     try:
-        if path.is_symlink() or not path.is_file():
-            return None
+        regular = stat.S_ISREG(path.lstat().st_mode)
     except OSError:
         return None
-    return path
+    return path if regular else None
 
 
-def _link(path: Path, name: str, run: Run, site: Path, bundle: bool) -> str | None:
-    if bundle:
-        target = site / "files" / run.page.removesuffix(".html") / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            shutil.copyfile(path, target)
-        except OSError:
-            return None
-        return quote(f"../files/{run.page.removesuffix('.html')}/{name}")
+def _relative(folder: Path, start: Path) -> str:
+    """A link to a folder: relative where that is possible, else a file address."""
     try:
-        return quote(Path(os.path.relpath(path, site / "runs")).as_posix())
+        return quote(Path(os.path.relpath(folder, start)).as_posix())
     except ValueError:
-        return path.absolute().as_uri()
+        return folder.absolute().as_uri()
+
+
+def _copy(path: Path, name: str, run: Run, site: Path) -> str | None:
+    """Copy a file into the site; the link to it."""
+    stem = run.page.removesuffix(".html")
+    target = site / "files" / stem / name
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        shutil.copyfile(path, target)
+    except OSError:
+        return None
+    return quote(f"../files/{stem}/{name}")
 
 
 def _tail(folder: Path | None, name: str | None) -> tuple[str | None, bool]:
