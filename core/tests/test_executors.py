@@ -188,6 +188,11 @@ def test_touching_two_gib_under_a_limit_of_one_is_out_of_memory(do: str, run: Ru
     assert 1 << 30 < (record.peak_memory_bytes or 0) < 2300 << 20
 
 
+def test_a_peak_between_two_samples_is_over_the_limit_too(run: Run) -> None:
+    asked = [mischief("spike", 60, seed=seed, limits={"memory_bytes": 64 << 20}) for seed in range(4)]
+    assert {run(item).status for item in asked} == {"out-of-memory"}
+
+
 def test_memory_of_children_counts_in_the_peak(run: Run) -> None:
     assert (run(mischief("touch-in-child", 300)).peak_memory_bytes or 0) > 300 << 20
 

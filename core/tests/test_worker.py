@@ -49,7 +49,7 @@ def test_further_requests_come_on_descriptor_four_and_events_go_out_on_three(lab
     first, second = mischief("pid", 1), mischief("pid", 2)
     (tmp_path / "request.json").write_text(json.dumps(first.to_json()), encoding="utf-8")
     (events, events_in), (requests, requests_in) = os.pipe(), os.pipe()
-    code = "import os, sys; a, b = map(int, sys.argv[1:3]); os.dup2(a, 13); os.dup2(b, 14); os.dup2(13, 3); os.dup2(14, 4); "
+    code = "import os, sys; a, b = map(int, sys.argv[1:3]); os.dup2(a, 213); os.dup2(b, 214); os.dup2(213, 3); os.dup2(214, 4); "
     code += "os.execv(sys.argv[3], sys.argv[3:])"
     command = [lab_python, "-c", code, str(events_in), str(requests), lab_python, "-I", "-m", "icml26.worker"]
     command += [str(tmp_path / "request.json"), str(tmp_path / "one"), "--serve"]
@@ -63,7 +63,8 @@ def test_further_requests_come_on_descriptor_four_and_events_go_out_on_three(lab
     os.close(requests_in)
     with os.fdopen(events) as lines:
         heard = [json.loads(line) for line in lines]
-    assert process.wait(60) == 0
+    logs = [(tmp_path / name / "log.txt").read_text(encoding="utf-8") for name in ("one", "two")]
+    assert process.wait(60) == 0, logs
     ids = [first.record_id] * 2 + [second.record_id] * 2
     assert [(event["event"], event["id"]) for event in heard] == list(zip(["begin", "done"] * 2, ids, strict=True))
     scores = [RunRecord.read(tmp_path / name / "record.json").value("score") for name in ("one", "two")]

@@ -8,7 +8,6 @@ closed, or its parent is gone, it ends everything that the worker started and th
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import select
@@ -22,12 +21,10 @@ from pathlib import Path
 from typing import Any
 
 from icml26 import processes
-from icml26.records import RunRequest
-from icml26.threads import thread_variables
+from icml26.records import RunRecord, RunRequest
 from icml26.verdict import Verdict, leave_record, read_answer
-from icml26.worker import PARENT_VARIABLE, PROGRESS_DESCRIPTOR, REQUEST_DESCRIPTOR
+from icml26.worker_process import GRACE_SECONDS, Affinity, UnwritableFolderError, WorkerProcess
 
-GRACE_SECONDS = 2.0
 #: Interpreter start and the reading of the catalog, before the request's own time starts.
 BOOT_SECONDS = 120.0
 _SAMPLE_SECONDS = 0.25
@@ -41,7 +38,7 @@ class Job:
 
     request: dict[str, Any]
     folder: Path
-    affinity: tuple[str, str, int]
+    affinity: Affinity
     fresh: bool
     submitted: float = field(default_factory=time.monotonic)
     started_at: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="milliseconds"))
@@ -80,25 +77,12 @@ class Job:
         return time.monotonic() - (self.begun if self.begun is not None else self.submitted)
 
 
-@dataclass(slots=True)
-class Worker:
-    """A worker process and the pipes to it."""
-
-    pid: int
-    affinity: tuple[str, str, int]
-    requests: int
-    events: int
-    buffer: bytes = b""
-    exited: int | None = None
-    served: int = 0
-
-
 class Guardian:
     """One worker at a time, one request at a time."""
 
     def __init__(self) -> None:
         self.parent = os.getppid()
-        self.worker: Worker | None = None
+        self.worker: WorkerProcess | None = None
         self.job: Job | None = None
         self.commands = b""
         self.outgoing = bytearray()
@@ -145,7 +129,8 @@ class Guardian:
             self._hear_worker()
         if writable:
             self._flush()
-        self._reap()
+        if self.worker is not None:
+            self.worker.reap()
         self._watch()
         if 0 in ready:
             self._hear_parent()
@@ -202,7 +187,7 @@ class Guardian:
 
     def _take_job(self, command: dict[str, Any]) -> None:
         request, python = command["request"], command.get("python") or sys.executable
-        affinity = (str(command.get("affinity", "")), str(python), int(request.get("threads") or 1))
+        affinity = Affinity(str(command.get("affinity", "")), str(python), int(request.get("threads") or 1))
         fresh = bool(command.get("fresh")) or "memory_bytes" in (request.get("limits") or {})
         self.job = Job(request, Path(command["folder"]), affinity, fresh)
         try:
@@ -219,81 +204,32 @@ class Guardian:
         if worker is not None and (job.fresh or worker.affinity != job.affinity or worker.exited is not None):
             self._end_worker()
             worker = None
-        if worker is not None:
-            line = json.dumps({"request": job.request, "result_dir": str(job.folder)}).encode() + b"\n"
-            try:
-                while line:
-                    line = line[os.write(worker.requests, line) :]
+        try:
+            if worker is not None:
+                worker.send(job.request, job.folder)
                 return
-            except OSError:
-                self._end_worker()
-        try:
-            path = job.folder / "request.json"
-            path.write_text(json.dumps(job.request, allow_nan=False) + "\n", encoding="utf-8")
-            log = _high(os.open(job.folder / "log.txt", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644))
-        except OSError as error:
-            self._unwritten(f"{job.folder}: {error.strerror or error}")
-            return
-        try:
-            self._spawn(job, path, log)
-        except OSError as error:
-            self._conclude(Verdict("failed", "WorkerStart", f"{job.affinity[1]}: cannot be started ({error.strerror})"))
-
-    def _spawn(self, job: Job, path: Path, log: int) -> None:
-        requests_out, requests_in = (_high(item) for item in os.pipe())
-        events_out, events_in = (_high(item) for item in os.pipe())
-        nothing = _high(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
-        places = (
-            (nothing, 0),
-            (log, 1),
-            (log, 2),
-            (events_in, PROGRESS_DESCRIPTOR),
-            (requests_out, REQUEST_DESCRIPTOR),
-        )
-        python = job.affinity[1]
-        arguments = [python, "-I", "-m", "icml26.worker", str(path), str(job.folder), "--serve"]
-        threads = thread_variables(job.affinity[2])
-        try:
-            pid = os.posix_spawn(
-                python,
-                arguments,
-                {**os.environ, **threads, PARENT_VARIABLE: str(os.getpid())},
-                file_actions=[(os.POSIX_SPAWN_DUP2, source, target) for source, target in places],
-                setsid=True,
-                setsigmask=[],
-                setsigdef=[signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE],
-            )
         except OSError:
-            os.close(requests_in)
-            os.close(events_out)
-            raise
-        finally:
-            for descriptor in (requests_out, events_in, log, nothing):
-                os.close(descriptor)
-        os.set_blocking(events_out, False)
-        self.worker = Worker(pid, job.affinity, requests_in, events_out)
+            self._end_worker()
+        try:
+            self.worker = WorkerProcess.start(job.affinity, job.request, job.folder)
+        except UnwritableFolderError as error:
+            self._unwritten(str(error))
+        except OSError as error:
+            text = f"{job.affinity.python}: cannot be started ({error.strerror})"
+            self._conclude(Verdict("failed", "WorkerStart", text))
 
     def _hear_worker(self) -> None:
+        """Events until there are no more for now, or the worker is another one."""
         worker = self.worker
         assert worker is not None
-        try:
-            data = os.read(worker.events, 1 << 20)
-        except BlockingIOError:
-            return
-        if data:
-            self._heard_lines(worker, data)
-        elif self._wait(worker.pid, GRACE_SECONDS) is None:
+        events = worker.read()
+        if events is None and not worker.wait(GRACE_SECONDS):
             # It lives but closed the pipe: what it does can no longer be told apart from a hang.
             self._end_worker()
             self._conclude(Verdict("failed", "LostContact", "the run closed the descriptors of its own process"))
-
-    def _heard_lines(self, worker: Worker, data: bytes) -> None:
-        *lines, worker.buffer = (worker.buffer + data).split(b"\n")
-        for line in lines:
-            with contextlib.suppress(ValueError):
-                event = json.loads(line)
-                if isinstance(event, dict) and self.worker is worker:
-                    self._heard(event)
+        for event in events or ():
+            if self.worker is worker:
+                self._heard(event)
 
     def _heard(self, event: dict[str, Any]) -> None:
         job, worker = self.job, self.worker
@@ -320,14 +256,23 @@ class Guardian:
         """The worker left its answer: add what only the tree's parent could measure, and let go of processes left behind."""
         job, worker = self.job, self.worker
         assert job is not None and worker is not None
-        if read_answer(job.request, job.folder) is None:
+        answer = read_answer(job.request, job.folder)
+        if answer is None:
             self._conclude(Verdict("failed", "NoRecord", "the run removed or damaged its own record"))
             return
+        own_peak = (answer.peak_memory_bytes or 0) if isinstance(answer, RunRecord) else 0
+        if job.memory is not None and own_peak > job.memory:
+            # A short peak between two samples: the limit holds for it all the same.
+            job.peak = max(job.peak, own_peak)
+            self._end_worker()
+            self._conclude(_over_limit(job), overrule=True)
+            return
         if job.had_children:
-            leave_record(job.request, job.folder, None, peak=job.peak)
+            with contextlib.suppress(OSError):  # a full disk: the record keeps the worker's own peak
+                leave_record(job.request, job.folder, None, peak=job.peak)
         self.job = None
         self._tell({"event": "finished", "id": job.id})
-        if job.fresh or processes.children(worker.pid) or len(processes.children(os.getpid())) > 1:
+        if job.fresh or worker.left_processes:
             self._end_worker()
 
     def _unwritten(self, reason: str, record: dict[str, Any] | None = None) -> None:
@@ -336,15 +281,15 @@ class Guardian:
         self.job = None
         self._tell({"event": "unwritten", "id": job.id, "reason": reason, "record": record})
 
-    def _conclude(self, verdict: Verdict) -> None:
-        """The worker is dead: its answer if it left one, else ours."""
+    def _conclude(self, verdict: Verdict, *, overrule: bool = False) -> None:
+        """The worker is dead: its answer if it left one (unless that is overruled), else ours."""
         job = self.job
         if job is None:
             return
         self.job = None
         verdict.seconds, verdict.started = job.seconds, job.started_at
         try:
-            leave_record(job.request, job.folder, verdict, peak=job.peak or None)
+            leave_record(job.request, job.folder, verdict, peak=job.peak or None, overrule=overrule)
         except OSError as error:
             document = verdict.record(RunRequest.from_json(job.request)).to_json() if "method" in job.request else None
             reason = f"{job.folder}: {error.strerror or error}"
@@ -363,7 +308,9 @@ class Guardian:
                 self._end_worker()
             return
         if worker.exited is not None:
-            self._hear_rest()
+            while self.worker is worker and (events := worker.read()):
+                for event in events:
+                    self._heard(event)
             if self.job is not None and self.worker is worker:
                 status = worker.exited
                 self._end_worker()
@@ -383,8 +330,7 @@ class Guardian:
             held = self._sample()
             if job.memory is not None and held > job.memory:
                 self._end_worker()
-                text = f"the processes of the run held {_gib(held)}; the limit is {_gib(job.memory)}"
-                self._conclude(Verdict("out-of-memory", "MemoryLimit", text))
+                self._conclude(_over_limit(job))
 
     def _sample(self) -> int:
         """Bytes that the tree holds now. Pages that its processes share are counted once."""
@@ -400,62 +346,11 @@ class Guardian:
         job.peak = max(job.peak, held)
         return held
 
-    def _hear_rest(self) -> None:
-        """What a worker said before it died."""
-        worker = self.worker
-        while worker is not None and self.worker is worker:
-            try:
-                data = os.read(worker.events, 1 << 20)
-            except OSError:
-                return
-            if not data:
-                return
-            self._heard_lines(worker, data)
-
-    def _reap(self) -> None:
-        """Collect every child that ended, adopted ones too."""
-        while True:
-            try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-            except ChildProcessError:
-                return
-            if pid == 0:
-                return
-            if self.worker is not None and pid == self.worker.pid:
-                self.worker.exited = status
-
-    def _wait(self, pid: int, seconds: float) -> int | None:
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
-            self._reap()
-            if self.worker is None or self.worker.pid != pid or self.worker.exited is not None:
-                return self.worker.exited if self.worker is not None else 0
-            time.sleep(0.005)
-        return None
-
     def _end_worker(self, grace: float = 0.0) -> None:
-        """End the worker and all that it started. One that is idle and has nothing below it may leave in peace."""
-        worker = self.worker
-        if worker is None:
-            return
-        os.close(worker.requests)
-        idle = self.job is None or (worker.served > 0 and self.job.begun is None)
-        if idle and worker.exited is None:
-            self._wait(worker.pid, GRACE_SECONDS)
-        elif grace:
-            processes.send(processes.descendants(os.getpid()), signal.SIGTERM)
-            deadline = time.monotonic() + grace
-            while processes.descendants(os.getpid()) and time.monotonic() < deadline:
-                self._reap()
-                time.sleep(0.01)
-        give_up = time.monotonic() + 10.0
-        while (left := processes.descendants(os.getpid())) and time.monotonic() < give_up:
-            processes.send(left, signal.SIGKILL)
-            self._reap()
-            time.sleep(0.002)
-        self._reap()
-        os.close(worker.events)
-        self.worker = None
+        """End the worker and all that it started."""
+        worker, self.worker = self.worker, None
+        if worker is not None:
+            worker.end(idle=self.job is None or (worker.served > 0 and self.job.begun is None), grace=grace)
 
 
 def _verdict_of_exit(status: int, job: Job) -> Verdict:
@@ -475,15 +370,13 @@ def _verdict_of_exit(status: int, job: Job) -> Verdict:
     return Verdict("failed", "ProcessExit", f"the process ended by itself with exit code {code}, without a record")
 
 
+def _over_limit(job: Job) -> Verdict:
+    text = f"the processes of the run held {_gib(job.peak)}; the limit is {_gib(job.memory or 0)}"
+    return Verdict("out-of-memory", "MemoryLimit", text)
+
+
 def _gib(size: float) -> str:
     return f"{size / 2**30:.2f} GiB"
-
-
-def _high(descriptor: int) -> int:
-    """The same file above the numbers that the protocol uses."""
-    moved = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 16)
-    os.close(descriptor)
-    return moved
 
 
 def main() -> int:

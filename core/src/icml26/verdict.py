@@ -68,13 +68,15 @@ def read_answer(request: Mapping[str, Any], folder: Path) -> RunRecord | dict[st
     return record if record.id == request.get("record_id") and record.key == request.get("key") else None
 
 
-def leave_record(request: Mapping[str, Any], folder: Path, verdict: Verdict | None, *, peak: int | None) -> None:
+def leave_record(
+    request: Mapping[str, Any], folder: Path, verdict: Verdict | None, *, peak: int | None, overrule: bool = False
+) -> None:
     """Make sure that the answer lies in ``folder``: the worker's own, else the verdict's.
 
-    ``peak`` raises the recorded peak when the process tree held more than the worker alone. Raises OSError when it cannot be
-    written.
+    ``peak`` raises the recorded peak when the process tree held more than the worker alone; with ``overrule`` the verdict
+    replaces the worker's own record. Raises OSError when it cannot be written.
     """
-    own = read_answer(request, folder)
+    own = None if overrule else read_answer(request, folder)
     if isinstance(own, RunRecord):
         if peak is not None and peak > 1.05 * (own.peak_memory_bytes or 0):
             own.peak_memory_bytes = peak

@@ -110,6 +110,11 @@ def _touch(config: Any, ctx: Any) -> float:
     return float(len(block))
 
 
+def _spike(config: Any, ctx: Any) -> float:
+    """Hold memory for a moment only."""
+    return float(len(b"x" * int(config.size * 2**20)))
+
+
 def _touch_in_child(config: Any, ctx: Any) -> float:
     code = (
         f"import time; block = bytearray({int(config.size)} << 20)\n"
@@ -221,6 +226,7 @@ _DEEDS: dict[str, Callable[[Any, Any], Any]] = {
     "double-fork": _double_fork,
     "child": _child,
     "touch": _touch,
+    "spike": _spike,
     "touch-in-child": _touch_in_child,
     "reserve": _reserve,
     "leak": _leak,
