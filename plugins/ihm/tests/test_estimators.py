@@ -12,7 +12,7 @@ from icml26_plugin_ihm import (
     NoisyGradientDescent,
     PrivacyLeakWarning,
 )
-from icml26_plugin_ihm.calibration import plan_hessian_mixing
+from icml26_plugin_ihm.calibration import hessian_mixing_k, plan_hessian_mixing
 from icml26_plugin_ihm.mixing import iterative_hessian_mixing
 from icml26_plugin_ihm.noise import NumpyNoise
 from icml26_plugin_ihm.rows import BoundedRows
@@ -228,3 +228,17 @@ def test_work_space_does_not_grow_with_the_rows():
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 0.75 * X.nbytes
+
+
+@pytest.mark.parametrize(("epsilon", "iterations", "factor"), [(0.3, 5, 6), (3.0, 5, 12), (10.0, 3, 48)])
+def test_auto_schedule_follows_epsilon_alone(epsilon, iterations, factor):
+    for seed in (0, 1):
+        X, y = bounded_problem(seed=seed, n=500 * (seed + 1))
+        plan = IterativeHessianMixing(epsilon, 1e-6, iterations="auto", k_factor="auto").fit(X, y).plan_
+        assert plan.iterations == iterations
+        assert plan.k == hessian_mixing_k(4, iterations, 1e-7, factor)
+
+
+def test_auto_is_for_iterative_mixing_only():
+    with pytest.raises(ValueError, match="k_factor"):
+        LinearMixing(k_factor="auto").fit(*bounded_problem())

@@ -102,7 +102,15 @@ def _caches() -> list[Path]:
         os.environ.get(name) for name in ("XDG_CACHE_HOME", "MPLCONFIGDIR", "NUMBA_CACHE_DIR", "HF_HOME", "TORCH_HOME")
     ]
     folders = [Path(name).absolute() for name in named if name]
-    return [*folders, Path.home() / ".cache", Path.home() / "Library" / "Caches", cache_folder().absolute()]
+    # matplotlib makes this folder when it is first imported, whoever imports it.
+    configs = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config").absolute()
+    return [
+        *folders,
+        configs / "matplotlib",
+        Path.home() / ".cache",
+        Path.home() / "Library" / "Caches",
+        cache_folder().absolute(),
+    ]
 
 
 def _is_local(address: Any) -> bool:

@@ -106,6 +106,17 @@ def hessian_mixing_k(d: int, iterations: int, varrho: float, factor: float = 6.0
     return max(int(factor * d), int(factor * math.log(4.0 * iterations / varrho)))
 
 
+def tuned_schedule(epsilon: float) -> tuple[int, float]:
+    """(iterations, k_factor) for a budget, chosen on synthetic validation data; reads nothing but epsilon.
+
+    Small budgets want more steps, since the ridge slows convergence; at large ones the error of the sketch dominates, and
+    larger sketches pay. The paper's (3, 6) is a compromise. See benchmarks/tune_mixing.py.
+    """
+    if epsilon < 1.7:
+        return 5, 6.0
+    return (5, 12.0) if epsilon < 5.5 else (3, 48.0)
+
+
 def linear_mixing_k(d: int, varrho: float, factor: float = 2.5) -> int:
     """Sketch rows of one-shot mixing: max(int(factor d), int(factor ln(2 / varrho)))."""
     return max(int(factor * d), int(factor * math.log(2.0 / varrho)))

@@ -14,11 +14,12 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from icml26 import Dataset, DatasetConfig, InputError, Problem, RunContext
-from icml26.tasks.tabular import Inputs, TableFileConfig, Truth
+from icml26.tasks.tabular import Inputs, Output, TableFileConfig, Truth
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from icml26_plugin_ihm.bounds import PrivacyLeakWarning
+from icml26_plugin_ihm.predictor import OneHot, linear_output
 
 Array = NDArray[np.float64]
 Tabular = Problem[Inputs, Truth]
@@ -78,7 +79,32 @@ def draw_aniso(n: int, d: int, s: float, rng: np.random.Generator) -> tuple[Arra
     return X, np.clip(signal + 0.2 * signal.std() * rng.standard_normal(n), -1.0, 1.0)
 
 
-class Aniso(Dataset[Inputs, Truth]):
+class _Recall:
+    """Looks the label of a known row up."""
+
+    def __init__(self, X: Array, y: Array) -> None:
+        self._labels = {row.tobytes(): label for row, label in zip(np.ascontiguousarray(X), y, strict=True)}
+
+    def __call__(self, X: Array) -> Array:
+        return np.array([self._labels[row.tobytes()] for row in np.ascontiguousarray(X)])
+
+
+class _LinearProblem(Dataset[Inputs, Truth]):
+    """What every dataset here shares: a best and a plainly bad linear output, for the conformance kit."""
+
+    def perfect(self, problem: Tabular) -> Output:
+        """Every label by heart."""
+        truth = problem.truth
+        X, y = np.vstack([truth.X_test, truth.X_train]), np.concatenate([truth.y_test, truth.y_train])
+        return Output(predict=_Recall(X, y), info={"n_parameters": 0, "label_bound": 1.0})
+
+    def broken(self, problem: Tabular) -> Output:
+        """Coefficients that point anywhere, far too long."""
+        coef = np.full((1, problem.inputs.X.shape[1]), 50.0)
+        return linear_output(coef, np.zeros(1), OneHot(), {"label_bound": 1.0})
+
+
+class Aniso(_LinearProblem):
     """Synthetic rows with a power-law spectrum."""
 
     class Config(DatasetConfig):
@@ -107,7 +133,7 @@ class SplitConfig(DatasetConfig):
     rows: int | None = Field(None, ge=10, description="Use the first so many rows only; None is all.")
 
 
-class _StatsmodelsTable(Dataset[Inputs, Truth]):
+class _StatsmodelsTable(_LinearProblem):
     """A table that ships with statsmodels, scaled by its own training rows."""
 
     name: ClassVar[str]

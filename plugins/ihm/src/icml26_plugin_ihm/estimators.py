@@ -15,6 +15,7 @@ from icml26_plugin_ihm.calibration import (
     plan_gradient_descent,
     plan_hessian_mixing,
     plan_linear_mixing,
+    tuned_schedule,
 )
 from icml26_plugin_ihm.linear_model import Budget, PrivateLinearModel, RandomState, Releases, check_count
 from icml26_plugin_ihm.mixing import iterative_hessian_mixing, linear_mixing
@@ -23,13 +24,13 @@ from icml26_plugin_ihm.rows import BoundedRows, Moments
 from icml26_plugin_ihm.sketch import SKETCHES, Sketch
 
 
-def check_sketch(sketch: str, k: int | None, k_factor: float, varrho: float | None) -> None:
+def check_sketch(sketch: str, k: int | None, k_factor: float | Literal["auto"], varrho: float | None) -> None:
     """Refuse sketch parameters that no data could meet."""
     if sketch not in SKETCHES:
         raise ValueError(f"sketch must be one of {sorted(SKETCHES)}, got {sketch!r}")
     if k is not None:
         check_count(k, "k", 3)
-    if not (math.isfinite(k_factor) and k_factor > 0):
+    if k_factor != "auto" and not (isinstance(k_factor, int | float) and 0 < k_factor < math.inf):
         raise ValueError(f"k_factor must be positive and finite, got {k_factor!r}")
     if varrho is not None and not 0.0 < varrho < 1.0:
         raise ValueError(f"varrho must lie strictly between 0 and 1, got {varrho!r}")
@@ -43,8 +44,8 @@ class IterativeHessianMixing(PrivateLinearModel):
     epsilon, delta : privacy budget of one fit under zero-out adjacency; delta=None is 1/n^2.
     x_bound : largest Euclidean norm of a row of X, from public knowledge ("data" reads it off X and warns).
     y_bound : largest |y|, or (low, high). With an intercept the pair is centred, so a tight one costs less noise.
-    iterations : Newton steps T; more lower the error floor at large epsilon and cost noise at small epsilon.
-    k, k_factor : rows of each sketch; k=None is max(int(k_factor d), int(k_factor ln(4 T / varrho))).
+    iterations : Newton steps T; "auto" takes 5 up to epsilon 5.5, then 3 with larger sketches (`tuned_schedule`).
+    k, k_factor : rows of each sketch; k=None is max(int(k_factor d), int(k_factor ln(4 T / varrho))); k_factor may be "auto".
     varrho : failure probability of the utility guarantee; None is delta/10.
     sketch : "wishart" draws each Hessian from its exact law, "gaussian" multiplies the sketch out as in the paper.
     accounting : "paper", or "joint" for one Rényi ledger with about 0.6 times the noise (not in the paper).
@@ -65,9 +66,9 @@ class IterativeHessianMixing(PrivateLinearModel):
         *,
         x_bound: XBound = 1.0,
         y_bound: YBound = 1.0,
-        iterations: int = 3,
+        iterations: int | Literal["auto"] = 3,
         k: int | None = None,
-        k_factor: float = 6.0,
+        k_factor: float | Literal["auto"] = 6.0,
         varrho: float | None = None,
         sketch: Sketch = "wishart",
         accounting: Accounting = "paper",
@@ -97,7 +98,8 @@ class IterativeHessianMixing(PrivateLinearModel):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        check_count(self.iterations, "iterations", 1)
+        if self.iterations != "auto":
+            check_count(self.iterations, "iterations", 1)
         check_sketch(self.sketch, self.k, self.k_factor, self.varrho)
         if self.accounting not in ("paper", "joint"):
             raise ValueError(f"accounting must be 'paper' or 'joint', got {self.accounting!r}")
@@ -105,12 +107,13 @@ class IterativeHessianMixing(PrivateLinearModel):
     def _release(
         self, rows: BoundedRows, moments: Moments, budget: Budget, noise: NoiseSource, repeats: int
     ) -> Releases:
+        iterations, k_factor = tuned_schedule(budget.epsilon)
         plan = plan_hessian_mixing(
             rows.d,
             *budget,
-            iterations=self.iterations,
+            iterations=iterations if self.iterations == "auto" else self.iterations,
             k=self.k,
-            k_factor=self.k_factor,
+            k_factor=k_factor if self.k_factor == "auto" else self.k_factor,
             varrho=self.varrho,
             accounting=self.accounting,
         )
@@ -212,6 +215,8 @@ class LinearMixing(PrivateLinearModel):
     def _check_parameters(self) -> None:
         super()._check_parameters()
         check_sketch(self.sketch, self.k, self.k_factor, self.varrho)
+        if isinstance(self.k_factor, str):
+            raise ValueError("k_factor='auto' is for iterative mixing; linear mixing needs a number")
 
     def _release(
         self, rows: BoundedRows, moments: Moments, budget: Budget, noise: NoiseSource, repeats: int

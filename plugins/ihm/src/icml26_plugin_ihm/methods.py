@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from icml26 import InputError, Method, MethodConfig, Problem, RunContext
@@ -110,12 +110,11 @@ class HessianMixing(_Private):
     class Config(SketchConfig):
         """Iterations, sketch and ledger."""
 
-        iterations: int = Field(3, ge=1, le=1000, description="Newton steps T; the paper uses 3.")
-        k_factor: float = Field(
-            6.0,
-            gt=0,
-            allow_inf_nan=False,
-            description="k = max(int(k_factor d), int(k_factor ln(4T/varrho))); 6 in the code.",
+        iterations: Annotated[int, Field(ge=1, le=1000)] | Literal["auto"] = Field(
+            3, description="Newton steps T; the paper uses 3. 'auto' follows epsilon alone."
+        )
+        k_factor: Annotated[float, Field(gt=0, allow_inf_nan=False)] | Literal["auto"] = Field(
+            6.0, description="k = max(int(k_factor d), int(k_factor ln(4T/varrho))); 6 in the paper's code."
         )
         varrho: float | None = Field(
             None, gt=0, lt=1, description="Failure probability of the utility bound; None: delta/10."

@@ -114,14 +114,12 @@ class BoundedRows:
         if outside and not self._clip:
             raise ValueError(self._complaint(first + int(np.argmax(beyond)), norms[beyond][0], float(y[beyond][0])))
         scale = 1.0 / np.maximum(norms, self._bounds.x)
+        bounded = np.asarray(X, dtype=np.float64)
         if self._intercept:
-            bounded = np.empty((len(X), self.d))
-            np.multiply(X, (scale * np.sqrt(0.5))[:, None], out=bounded[:, :-1])
-            bounded[:, -1] = np.sqrt(0.5)
-        elif X.dtype == np.float64 and (scale == 1.0).all():
-            bounded = X  # rows of the unit ball already: most calls are spared a copy of every chunk
-        else:
-            bounded = X * scale[:, None]
+            scale *= np.sqrt(0.5)
+            bounded = np.column_stack([bounded * scale[:, None], np.full(len(X), np.sqrt(0.5))])
+        elif not (scale == 1.0).all():  # rows of the unit ball already are spared a copy of every chunk
+            bounded = bounded * scale[:, None]
         centre, half_width = self._bounds.label_frame(self._intercept)
         labels = (np.clip(y.astype(np.float64), self._bounds.y_low, self._bounds.y_high) - centre) / half_width
         return bounded, labels, outside

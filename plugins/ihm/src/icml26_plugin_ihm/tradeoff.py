@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,8 +26,8 @@ class Settings(Protocol):
     y_bound: YBound
     fit_intercept: bool
     clip_inputs: bool
-    iterations: int
-    k_factor: float
+    iterations: int | Literal["auto"]
+    k_factor: float | Literal["auto"]
     sketch: Sketch
 
 
@@ -59,8 +59,8 @@ def tradeoff(X: Array, y: Array, settings: Settings, repeats: int, generator: np
     mixing: dict[str, Any] = {"k_factor": settings.k_factor, "sketch": settings.sketch}
     models: dict[str, PrivateLinearModel] = {
         f"IHM, T={settings.iterations}": IterativeHessianMixing(iterations=settings.iterations, **mixing, **shared),
-        f"IHM, T={settings.iterations}, joint ledger": IterativeHessianMixing(
-            iterations=settings.iterations, accounting="joint", **mixing, **shared
+        "IHM, auto, joint ledger": IterativeHessianMixing(
+            iterations="auto", k_factor="auto", sketch=settings.sketch, accounting="joint", **shared
         ),
         "AdaSSP": AdaSSP(**shared),
         "AdaSSP, joint ledger": AdaSSP(accounting="joint", **shared),
