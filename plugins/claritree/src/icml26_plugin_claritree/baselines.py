@@ -81,9 +81,9 @@ class LightGBMLinear(Method[Inputs, Output]):
 
     def run(self, inputs: Inputs, ctx: RunContext) -> Output:
         """Tune leaves and penalty, and fit."""
+        refuse_weights(inputs, "lightgbm-linear")
         from lightgbm import LGBMRegressor
 
-        refuse_weights(inputs, "lightgbm-linear")
         config = self.config
         rate = config.learning_rate or (1.0 if config.n_trees == 1 else 0.1)
         encode = Encoder.fit(inputs)
@@ -117,9 +117,9 @@ class Streed(Method[Inputs, Output]):
 
     def run(self, inputs: Inputs, ctx: RunContext) -> Output:
         """Fit; `info["timed_out"]` says whether optimality was not proved."""
+        refuse_weights(inputs, "streed")
         from pystreed import STreeDPiecewiseLinearRegressor
 
-        refuse_weights(inputs, "streed")
         config = self.config
         encode = Encoder.fit(inputs, standardize=True)
         X = encode(inputs.X)
@@ -146,6 +146,7 @@ class LinearTree(Method[Inputs, Output]):
 
     def run(self, inputs: Inputs, ctx: RunContext) -> Output:
         """Tune depth and penalty, and fit."""
+        refuse_weights(inputs, "linear-tree")
         import sklearn
 
         if tuple(int(part) for part in sklearn.__version__.split(".")[:2]) >= (1, 6):
@@ -155,7 +156,6 @@ class LinearTree(Method[Inputs, Output]):
             )
         from lineartree import LinearTreeRegressor
 
-        refuse_weights(inputs, "linear-tree")
         config = self.config
         encode = Encoder.fit(inputs, standardize=True)
         grid = [{"max_depth": d, "kappa": k} for d, k in product(config.depths, config.kappas)]
@@ -180,9 +180,9 @@ class Official(Method[Inputs, Output]):
 
     def run(self, inputs: Inputs, ctx: RunContext) -> Output:
         """Fit."""
+        refuse_weights(inputs, "official")
         import clari_tree
 
-        refuse_weights(inputs, "official")
         config = self.config
         encode = Encoder.fit(inputs)
         kind = clari_tree.CLARITree if config.search == "lookahead" else clari_tree.Greedy
