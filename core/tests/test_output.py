@@ -166,6 +166,26 @@ def test_a_full_disk_is_said_and_ends_with_4(site: Site, command: str) -> None:
     assert done.stderr.startswith("error: standard output cannot be written (No space left")
 
 
+def test_a_working_folder_that_was_removed_is_no_error(site: Site, tmp_path: Path) -> None:
+    site.add("unindexed")
+    (tmp_path / "gone").mkdir()
+    done = shell(site, f"cd '{tmp_path}/gone' && rmdir ../gone && $ICML26 list-methods")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "unindexed/plain" in done.stdout
+
+
+def test_a_path_that_is_not_text_is_no_error(site: Site, tmp_path: Path) -> None:
+    other = Site(tmp_path / os.fsdecode(b"byte \xff"), site.home)
+    other.folder.mkdir()
+    other.add("odd", index=True)
+    other.add("unindexed")
+    document = other.json("list-plugins")
+    assert {plugin["name"] for plugin in document["plugins"]} >= {"odd", "unindexed"}
+    assert document["warnings"] == []
+    assert other.run("list-plugins").returncode == 0
+    assert other.run("list-methods", **ASCII).returncode == 0
+
+
 ASCII = {"PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "LC_ALL": "C", "PYTHONIOENCODING": "ascii"}
 
 

@@ -103,7 +103,10 @@ def _unique(path: Iterable[str]) -> list[str]:
     seen: set[str] = set()
     unique = []
     for item in path:
-        real = os.path.realpath(item or ".")
+        try:
+            real = os.path.realpath(item or ".")
+        except OSError:  # the working folder was removed
+            continue
         if real not in seen:
             seen.add(real)
             unique.append(real)

@@ -143,7 +143,7 @@ class _Child:
         output_read, output_write = os.pipe()
         distribution = candidate.distribution
         request = {
-            "path": [item or str(Path.cwd()) for item in sys.path],
+            "path": [str(item) for item in sys.path],
             "plugin": distribution.entry_point,
             "distribution": distribution.name,
             "module": distribution.module,
