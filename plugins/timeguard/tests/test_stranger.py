@@ -56,7 +56,7 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 def test_wheel_carries_what_it_needs(wheels: list[Path]) -> None:
     (own,) = (path for path in wheels if "timeguard" in path.name)
     names = zipfile.ZipFile(own).namelist()
-    for needed in ("py.typed", "icml26-index.json", "plugin.py", "recipes/timeguard.toml"):
+    for needed in ("py.typed", "icml26-index.json", "plugin.py", "recipes/against-random.toml"):
         assert f"icml26_plugin_timeguard/{needed}" in names
     assert any(name.endswith("licenses/LICENSE") for name in names)
     assert not any(name.startswith("tests") for name in names)

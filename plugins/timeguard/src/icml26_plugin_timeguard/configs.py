@@ -159,5 +159,7 @@ class PdbConfig(PlainConfig):
 
     offset: float = Field(3.0, gt=0, description="Height of the defender's stamp in global standard deviations.")
     stamp_steps: int = Field(2, ge=1, description="Last history steps that are stamped.")
-    shift: float = Field(1.0, description="Reversible change of the target under the stamp, in standard deviations.")
+    shift: float = Field(
+        1.0, ge=-10, le=10, description="Reversible change of the target under the stamp, in standard deviations."
+    )
     weight: float = Field(1.0, gt=0, description="Weight of the stamped clean windows against the untrusted ones.")
