@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from icml26.records import number_of
 from icml26.statistics import Comparison, Estimate, paired_difference, summarize
 
 BASELINE_ROLES = ("reference", "baseline")
@@ -81,16 +82,6 @@ class Row:
     def failed(self) -> int:
         """How many runs ended otherwise than with scores."""
         return sum(count for status, count in self.statuses.items() if status != "succeeded")
-
-
-def number_of(entry: Mapping[str, Any] | None) -> float | None:
-    """The number of a record's metric entry; see ``RunRecord.value``."""
-    if entry is None:
-        return None
-    if "nonfinite" in entry:
-        return float(entry["nonfinite"])
-    value = entry.get("value")
-    return None if value is None else float(value)
 
 
 def metric_facts(outcomes: Iterable[Outcome], *, hidden: bool = False) -> dict[str, MetricFacts]:

@@ -125,13 +125,7 @@ class RunRecord:
 
     def value(self, metric: str) -> float | None:
         """The number of a metric's key (``"mae-c"``, ``"hits.at-10"``), None when it has none; NaN and inf come back."""
-        entry = self.metrics.get(metric)
-        if entry is None:
-            return None
-        if "nonfinite" in entry:
-            return float(entry["nonfinite"])
-        value = entry.get("value")
-        return None if value is None else float(value)
+        return number_of(self.metrics.get(metric))
 
     def to_json(self) -> dict[str, Any]:
         """The record document, strict JSON."""
@@ -168,6 +162,16 @@ class UnwrittenRecordError(StoreError):
     def __init__(self, record: RunRecord, path: Path, error: OSError) -> None:
         super().__init__(f"{path}: the record of a finished run cannot be written ({error.strerror or error})")
         self.record = record
+
+
+def number_of(entry: Mapping[str, Any] | None) -> float | None:
+    """The number of a metric's entry, None when it has none; NaN and inf come back."""
+    if entry is None:
+        return None
+    if "nonfinite" in entry:
+        return float(entry["nonfinite"])
+    value = entry.get("value")
+    return None if value is None else float(value)
 
 
 def metric_entry(value: float, **facts: Any) -> dict[str, Any]:

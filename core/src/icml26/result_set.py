@@ -13,8 +13,7 @@ from icml26.errors import EnvironmentError_, UsageError
 from icml26.home import store_file
 from icml26.keys import canonical, jsonable
 from icml26.labels import flatten
-from icml26.leaderboard import number_of
-from icml26.records import RunRecord, Status
+from icml26.records import RunRecord, Status, number_of
 from icml26.store import Names, Store, StoredRun
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal, TypeAlias
@@ -78,7 +78,7 @@ def summarize_median(values: Sequence[float], confidence: float = CONFIDENCE) ->
     median = statistics.median(values)
     if mean.low is None:
         return Estimate(median if mean.note != "zero variance" else mean.value, None, None, mean.n, mean.note)
-    low, high = _bootstrap([np.asarray(values, dtype=float)], lambda samples: np.median(samples[0], axis=1), confidence)
+    low, high = _interval(_centers(np.asarray(values, dtype=float), "median"), confidence)
     return Estimate(median, low, high, mean.n)
 
 
@@ -105,14 +105,13 @@ def paired_difference(
             value = float(differences.mean())
         note = f"{strange} of {n} not finite"
         return Comparison(Estimate(value, None, None, n, note), None, note)
-    reduce = np.median if aggregate == "median" else np.mean
-    value = float(reduce(differences))
+    value = _center(differences, aggregate)
     if n == 1:
         return Comparison(Estimate(value, None, None, 1, "one pair"), None, "n too small")
     if np.all(differences == differences[0]):
         estimate = Estimate(float(differences[0]), None, None, n, "zero variance")
     else:
-        low, high = _bootstrap([differences], lambda samples: reduce(samples[0], axis=1), confidence)
+        low, high = _interval(_centers(differences, aggregate), confidence)
         estimate = Estimate(value, low, high, n)
     if n < MINIMUM_PAIRS:
         return Comparison(estimate, None, "n too small")
@@ -136,10 +135,9 @@ def ratio(
     above = np.array([numerator[pair] for pair in shared], dtype=float)
     below = np.array([denominator[pair] for pair in shared], dtype=float)
     n = len(shared)
-    reduce = np.median if aggregate == "median" else np.mean
     with np.errstate(all="ignore"):
-        center = float(reduce(below))
-        value = float(np.divide(reduce(above), center))
+        center = _center(below, aggregate)
+        value = float(np.divide(_center(above, aggregate), center))
     strange = int(np.count_nonzero(~(np.isfinite(above) & np.isfinite(below))))
     if strange:
         return Estimate(value, None, None, n, f"{strange} of {n} not finite")
@@ -149,19 +147,18 @@ def ratio(
         return Estimate(value, None, None, 1, "one pair")
     if np.all(above == above[0]) and np.all(below == below[0]):
         return Estimate(value, None, None, n, "zero variance")
-    denominators = _resampled(below, reduce)
+    denominators = _centers(below, aggregate)
     if np.any(denominators * np.sign(center) <= 0):
         return Estimate(value, None, None, n, "the denominator's interval holds zero")
-    low, high = _bootstrap(
-        [above, below], lambda samples: reduce(samples[0], axis=1) / reduce(samples[1], axis=1), confidence
-    )
+    low, high = _interval(_centers(above, aggregate) / denominators, confidence)
     return Estimate(value, low, high, n)
 
 
 def sign_flip_p_value(differences: Sequence[float] | np.ndarray) -> float:
     """Two-sided p-value of a mean of zero when the sign of each difference is arbitrary.
 
-    Exact over all 2^n patterns up to 14 pairs; beyond, Monte Carlo (10,000 patterns, fewer for many pairs) with the observed pattern counted, so never 0.
+    Exact over all 2^n patterns up to 14 pairs; beyond, Monte Carlo (10,000 patterns, fewer for many pairs) with the
+    observed pattern counted, so never 0.
     """
     values = np.asarray(differences, dtype=float)
     n = len(values)
@@ -173,7 +170,7 @@ def sign_flip_p_value(differences: Sequence[float] | np.ndarray) -> float:
     return float((1 + np.count_nonzero(extreme)) / (1 + len(extreme)))
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=8)
 def _signs(n: int) -> np.ndarray:
     """All patterns of n signs, one a row, or many random ones."""
     if n <= _EXACT_PAIRS:
@@ -186,7 +183,7 @@ def _signs(n: int) -> np.ndarray:
 
 def _resamples(n: int) -> int:
     """RESAMPLES; fewer for many rows, so that memory stays bounded."""
-    return max(1000, min(RESAMPLES, 2_000_000 // n))
+    return max(1000, min(RESAMPLES, 1_000_000 // n))
 
 
 @lru_cache(maxsize=256)
@@ -247,19 +244,32 @@ def _student_t_cdf(t: float, degrees: int) -> float:
     return 0.5 + inside / 2
 
 
-def _resampled(values: np.ndarray, reduce: Callable[..., np.ndarray]) -> np.ndarray:
-    return reduce(values[_draws(len(values))], axis=1)
+def _center(values: np.ndarray, aggregate: Aggregate) -> float:
+    return float(np.median(values) if aggregate == "median" else np.mean(values))
 
 
-def _bootstrap(
-    columns: Sequence[np.ndarray], statistic: Callable[[list[np.ndarray]], np.ndarray], confidence: float
-) -> tuple[float, float]:
-    """The percentile interval of a statistic of paired columns; rows are resampled together."""
-    draws = _draws(len(columns[0]))
-    values = statistic([column[draws] for column in columns])
+def _centers(values: np.ndarray, aggregate: Aggregate) -> np.ndarray:
+    """The mean or median of every resample; calls with equally many values resample the same rows, so columns stay paired."""
+    if aggregate == "median":
+        return np.median(values[_draws(len(values))], axis=1)
+    return _counts(len(values)) @ values / len(values)
+
+
+def _interval(centers: np.ndarray, confidence: float) -> tuple[float, float]:
+    """The percentile interval of bootstrapped centres."""
     tail = (1 - confidence) / 2
-    low, high = np.quantile(values, [tail, 1 - tail])
+    low, high = np.quantile(centers, [tail, 1 - tail])
     return float(low), float(high)
+
+
+@lru_cache(maxsize=8)
+def _counts(n: int) -> np.ndarray:
+    """How often each row is in each of the resamples of ``_draws``."""
+    draws = _draws(n)
+    rows = np.arange(len(draws))[:, None] * n
+    counts = np.bincount((draws + rows).ravel(), minlength=len(draws) * n).reshape(len(draws), n).astype(float)
+    counts.setflags(write=False)
+    return counts
 
 
 @lru_cache(maxsize=8)

@@ -258,11 +258,12 @@ class Store:
         order = "DESC" if newest_first else "ASC"
         source = "records"
         if latest:
-            source = (
-                "(SELECT *, row_number() OVER (PARTITION BY key ORDER BY status = 'succeeded' DESC, id DESC) AS place"
-                f" FROM records {clause})"
+            # Documents are large; only ids go through the window.
+            ranked = (
+                "SELECT id, row_number() OVER (PARTITION BY key ORDER BY status = 'succeeded' DESC, id DESC) AS place"
+                f" FROM records {clause}"
             )
-            clause = "WHERE place = 1"
+            clause = f"WHERE id IN (SELECT id FROM ({ranked}) WHERE place = 1)"
         page = f" LIMIT {-1 if limit is None else int(limit)} OFFSET {int(offset)}"
         cursor = self.database.read(
             f"SELECT {', '.join(_COLUMNS)}, metrics, document FROM {source} {clause} ORDER BY id {order}{page}", values

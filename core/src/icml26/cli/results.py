@@ -57,7 +57,7 @@ def query(
     if as_json:
         output.json("results", {"records": [record.to_json() for record in found]})
         return
-    from icml26.leaderboard import number_of
+    from icml26.records import number_of
 
     wanted = None if metrics is None else [name.strip() for name in metrics.split(",") if name.strip()]
     keys = wanted or list(
@@ -91,10 +91,14 @@ def _found(
     store: Path | None,
 ) -> Results:
     from icml26.errors import UsageError
-    from icml26.grid import parse_seeds
     from icml26.result_set import STATUSES, results
     from icml26.strict_toml import nearest
 
+    chosen = None
+    if seeds is not None:
+        from icml26.grid import parse_seeds
+
+        chosen = list(parse_seeds(seeds))
     for name in status or ():
         if name not in STATUSES:
             raise UsageError(f"--status {name!r}{nearest(name, STATUSES)}")
@@ -104,7 +108,7 @@ def _found(
         dataset=dataset or None,
         status=status or None,
         role=role or None,
-        seed=None if seeds is None else list(parse_seeds(seeds)),
+        seed=chosen,
         since=since,
         id_prefix=identity,
         latest=not everything,
