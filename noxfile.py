@@ -116,6 +116,7 @@ def federation(session: nox.Session, plugin: str) -> None:
     environment = {"ICML26_HOME": str(folder / "home")}
     session.chdir(folder)
     session.run("icml26", "list-methods", "--plugin", plugin, env=environment)
+    session.run("python", "-c", _RUN_FIRST, plugin, env=environment)
     session.run("icml26", "check-plugin", plugin, "--wheel", str(_wheel_of(distribution)), env=environment)
     shutil.copytree(ROOT / "plugins" / plugin / "tests", folder / "tests", dirs_exist_ok=True)
     shutil.copy(ROOT / "plugins" / plugin / "pyproject.toml", folder)
@@ -151,6 +152,13 @@ def template(session: nox.Session) -> None:
     if seconds > 60 and "CI" not in os.environ:
         session.error(f"generation and tests took {seconds:.0f} s; at most 60 s are allowed")
 
+
+_RUN_FIRST = """
+import subprocess, sys
+from icml26 import list_methods
+method = next(entry.qualified for entry in list_methods() if entry.plugin == sys.argv[1] and entry.spec.role == "paper")
+sys.exit(subprocess.run(["icml26", "run", method, "--smoke", "--quiet"]).returncode)
+"""
 
 _CHECK_WHEEL = """
 import sys

@@ -86,3 +86,22 @@ def test_the_commands_of_the_other_pages_exist() -> None:
         text = (DOCS / page).read_text(encoding="utf-8")
         named = set(re.findall(r"(?:^|`)icml26 ([a-z][a-z-]*)", text, re.M))
         assert named and named <= set(COMMANDS)
+
+
+def test_the_page_of_the_kit_lists_every_check() -> None:
+    from icml26.testing.kit import CHECKS
+
+    text = (DOCS / "conformance.md").read_text(encoding="utf-8")
+    for check in CHECKS:
+        assert f"| `{check.id}` | {check.severity} | {check.reason} |" in text
+
+
+def test_the_published_schema_is_the_one_in_use() -> None:
+    import json
+
+    from icml26.registry.model import json_schema
+
+    published = json.loads((DOCS / "registry.schema.json").read_text(encoding="utf-8"))
+    assert published["properties"] == json_schema()["properties"]
+    assert published["$defs"]["PluginEntry"]["required"] == json_schema()["$defs"]["PluginEntry"]["required"]
+    assert set(published["$defs"]) == set(json_schema()["$defs"])
