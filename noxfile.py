@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import hashlib
+import http.server
 import os
+import shutil
+import threading
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import nox
 
 ROOT = Path(__file__).parent
 PLUGINS = sorted(path.name for path in (ROOT / "plugins").iterdir() if (path / "pyproject.toml").is_file())
+
+DIST = ROOT / "dist"
 
 nox.options.default_venv_backend = "uv"
 nox.options.sessions = ["lint", "types", "tests_core", "tests_plugin"]
@@ -65,3 +75,132 @@ def slow(session: nox.Session) -> None:
         folder = "core" if name == "core" else f"plugins/{name}"
         install(session, "-e", "core[test,data]", *([] if name == "core" else ["-e", f"{folder}[test]"]))
         session.run("pytest", "-q", "-m", "slow", folder)
+
+
+@nox.session
+def registry(session: nox.Session) -> None:
+    """Write registry.toml and its JSON schema from the plugins; ``nox -s registry -- --check`` only compares."""
+    install(session, "-e", "core")
+    session.run("python", "-m", "icml26.registry.generate", str(ROOT), *session.posargs)
+
+
+@nox.session
+def registry_check(session: nox.Session) -> None:
+    """registry.toml is what the plugins say, and every entry passes the rules that users' installs apply."""
+    install(session, "-e", "core")
+    session.run("python", "-m", "icml26.registry.generate", str(ROOT), "--check")
+    session.run("icml26", "registry", "check", str(ROOT / "registry.toml"))
+
+
+@nox.session
+def wheels(session: nox.Session) -> None:
+    """Build core and every plugin into dist/, check each wheel's contents, and write a package index of them (PEP 503)."""
+    install(session, "uv", "-e", "core")
+    _build_index(session)
+
+
+@nox.session
+@nox.parametrize("plugin", PLUGINS, ids=PLUGINS)
+def federation(session: nox.Session, plugin: str) -> None:
+    """Install one plugin alone from an index over HTTP, as a user would; run it, the kit and its tests there."""
+    if not (DIST / "simple" / "icml26").is_dir():
+        install(session, "uv", "-e", "core")
+        _build_index(session)
+        session.run("uv", "pip", "uninstall", "icml26", silent=True)
+    distribution = f"icml26-plugin-{plugin}"
+    with _served(DIST) as url:
+        wanted = [f"{distribution}[test]", "icml26[test,data]"]
+        constraints = ["-c", str(ROOT / "constraints.txt")]
+        session.run("uv", "pip", "install", *constraints, "--index", f"{url}/simple", *wanted)
+    folder = Path(session.create_tmp())
+    environment = {"ICML26_HOME": str(folder / "home")}
+    session.chdir(folder)
+    session.run("icml26", "list-methods", "--plugin", plugin, env=environment)
+    session.run("python", "-c", _RUN_FIRST, plugin, env=environment)
+    session.run("icml26", "check-plugin", plugin, "--wheel", str(_wheel_of(distribution)), env=environment)
+    shutil.copytree(ROOT / "plugins" / plugin / "tests", folder / "tests", dirs_exist_ok=True)
+    shutil.copy(ROOT / "plugins" / plugin / "pyproject.toml", folder)
+    session.run("pytest", "-q", "tests", *session.posargs, env=environment)
+
+
+@nox.session
+def template(session: nox.Session) -> None:
+    """Generate a plugin and hold it to everything it promises; at most 60 s beyond downloads."""
+    install(session, "-e", "core[author,test]", "uv", "ruff", "mypy", "build", "hatchling", "editables")
+    project = Path(session.create_tmp()) / "project"
+    shutil.rmtree(project, ignore_errors=True)
+    home = {"ICML26_HOME": str(project.parent / "home")}
+    begun = time.perf_counter()
+    answers = ("--title", 'On "odd" titles, {braces} & Größe', "--author", "Ada", "--task", "means.robust")
+    session.run("icml26", "new-plugin", "3d-net", *answers, "--output", str(project), env=home)
+    session.run("uv", "pip", "install", "--no-build-isolation", "-e", str(project))
+    session.chdir(project)
+    for command in (
+        ("ruff", "check", "."),
+        ("ruff", "format", "--check", "."),
+        ("mypy", "src"),
+        ("pytest", "-q"),
+        ("python", "-m", "build", "--no-isolation"),
+        ("icml26", "list-methods", "--task", "means.robust"),
+        ("icml26", "run", "3d-net", "--smoke", "--quiet"),
+    ):
+        session.run(*command, env=home)
+    (wheel,) = (project / "dist").glob("*.whl")
+    session.run("icml26", "check-plugin", "3d-net", "--wheel", str(wheel), env=home)
+    seconds = time.perf_counter() - begun
+    session.log(f"generation and all checks took {seconds:.0f} s")
+    if seconds > 60 and "CI" not in os.environ:
+        session.error(f"generation and tests took {seconds:.0f} s; at most 60 s are allowed")
+
+
+_RUN_FIRST = """
+import subprocess, sys
+from icml26 import list_methods
+method = next(entry.qualified for entry in list_methods() if entry.plugin == sys.argv[1] and entry.spec.role == "paper")
+sys.exit(subprocess.run(["icml26", "run", method, "--smoke", "--quiet"]).returncode)
+"""
+
+_CHECK_WHEEL = """
+import sys
+from pathlib import Path
+from icml26.testing.packaging_checks import wheel_is_complete
+wheel = Path(sys.argv[1])
+package = wheel.name.split("-")[0]
+problems = [f"{p.where}: {p.message} -> {p.fix}" for p in wheel_is_complete(wheel, package)]
+sys.exit("\\n".join(problems) or 0)
+"""
+
+
+def _build_index(session: nox.Session) -> None:
+    """Wheels and sdists of core and all plugins in dist/, with an index page for each in dist/simple/."""
+    shutil.rmtree(DIST, ignore_errors=True)
+    for project in [ROOT / "core", *(ROOT / "plugins" / name for name in PLUGINS)]:
+        session.run("uv", "build", "--quiet", "--out-dir", str(DIST / "files"), str(project), external=True)
+    for wheel in sorted((DIST / "files").glob("*.whl")):
+        session.run("python", "-c", _CHECK_WHEEL, str(wheel))
+        page = DIST / "simple" / wheel.name.split("-")[0].replace("_", "-")
+        page.mkdir(parents=True, exist_ok=True)
+        shutil.copy(wheel, page)
+        sha256 = hashlib.sha256(wheel.read_bytes()).hexdigest()
+        (page / "index.html").write_text(
+            f'<!doctype html><html><body><a href="{wheel.name}#sha256={sha256}">{wheel.name}</a></body></html>\n'
+        )
+
+
+def _wheel_of(distribution: str) -> Path:
+    (wheel,) = (DIST / "files").glob(f"{distribution.replace('-', '_')}-*.whl")
+    return wheel
+
+
+@contextlib.contextmanager
+def _served(folder: Path) -> Iterator[str]:
+    """The folder over HTTP on loopback."""
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(folder))
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()

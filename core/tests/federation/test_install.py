@@ -337,6 +337,14 @@ def test_an_environment_without_any_installer_says_how_to_get_one(monkeypatch: p
         this_environment()
 
 
+def test_uv_tool_forgets_what_was_added(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert target_module.forgetful_tool(["icml26-plugin-demo"]) is None
+    (tmp_path / "uv-receipt.toml").write_text("")
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    hint = target_module.forgetful_tool(["icml26-plugin-demo"])
+    assert hint is not None and "uv tool install icml26 --with icml26-plugin-demo" in hint
+
+
 def test_uninstall_takes_plugin_or_distribution_names_and_refuses_others() -> None:
     with pytest.raises(UsageError, match="no plugin 'pydantic' is installed"):
         to_uninstall(["pydantic"])

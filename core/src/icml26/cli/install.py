@@ -50,7 +50,7 @@ def install(
     from icml26.registry.federation import open_federation
     from icml26.registry.install import Options, outcome_rows
     from icml26.registry.install import install as install_plugins
-    from icml26.registry.target import IndexOptions, this_environment
+    from icml26.registry.target import IndexOptions, forgetful_tool, this_environment
 
     output = console()
     federation = open_federation()
@@ -58,6 +58,9 @@ def install(
     indexes = IndexOptions(index_url, tuple(extra_index_url or ()), existing_files(constraint or ()))
     options = Options(indexes, allow_build=allow_build, upgrade=upgrade, alone=no_deps, dry_run=dry_run)
     outcomes = install_plugins(names, federation, this_environment, options, say=output.note)
+    hint = forgetful_tool([item.distribution for item in outcomes])
+    if hint:
+        output.warn(hint)
     if as_json:
         output.json("install", {"plugins": outcome_rows(outcomes)})
         return

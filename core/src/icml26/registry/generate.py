@@ -1,6 +1,7 @@
 """Write a registry from the plugins themselves: their ``pyproject.toml`` and their static index.
 
-``python -m icml26.registry.generate ROOT`` writes ``ROOT/registry.toml`` from ``ROOT/plugins/*``; ``--check`` only compares.
+``python -m icml26.registry.generate ROOT`` writes ``ROOT/registry.toml`` from ``ROOT/plugins/*``, and the format's JSON schema
+into ``ROOT/docs``; ``--check`` only compares the registry.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from pydantic import ValidationError
 from icml26.errors import InputError
 from icml26.records import write_text_durably
 from icml26.registry import toml
-from icml26.registry.model import PluginEntry
+from icml26.registry.model import PluginEntry, json_schema
 from icml26.registry.reader import parse_registry, read_registry
 
 HEADER = """\
@@ -140,6 +141,9 @@ def main(argv: list[str] | None = None) -> int:
     current = target.read_text(encoding="utf-8") if target.exists() else ""
     if not options.check:
         write_text_durably(target, text)
+        if (options.root / "docs").is_dir():
+            published = options.root / "docs" / "registry.schema.json"
+            write_text_durably(published, json.dumps(json_schema(), indent=1) + "\n")
     elif text != current:
         difference = difflib.unified_diff(
             current.splitlines(), text.splitlines(), "registry.toml", "generated", lineterm="", n=1

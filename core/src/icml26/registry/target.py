@@ -112,6 +112,16 @@ def refuse_managed() -> None:
         )
 
 
+def forgetful_tool(distributions: Sequence[str]) -> str | None:
+    """A hint when this environment belongs to ``uv tool``, whose next upgrade drops what was added; None elsewhere."""
+    if not (Path(sys.prefix) / "uv-receipt.toml").exists():
+        return None
+    return (
+        "this environment belongs to `uv tool`, whose next upgrade drops what was added to it; to keep it: "
+        f"uv tool install icml26 {' '.join(f'--with {name}' for name in distributions)}"
+    )
+
+
 def run_tool(command: Sequence[str], *, timeout: float = 3600.0) -> None:
     """Run an installer to its end; its words go to our standard error. Raises EnvironmentError_ when it fails."""
     try:
