@@ -54,7 +54,7 @@ def types(session: nox.Session) -> None:
 @nox.session
 def tests_core(session: nox.Session) -> None:
     """The core's tests."""
-    install(session, "-e", "core[test,data]")
+    install(session, "-e", "core[test,data,dask,slurm]")
     session.run("pytest", "-q", "core/tests", *session.posargs)
 
 
@@ -73,7 +73,7 @@ def slow(session: nox.Session) -> None:
     names = session.posargs or ["core"]
     for name in names:
         folder = "core" if name == "core" else f"plugins/{name}"
-        install(session, "-e", "core[test,data]", *([] if name == "core" else ["-e", f"{folder}[test]"]))
+        install(session, "-e", "core[test,data,dask,slurm]", *([] if name == "core" else ["-e", f"{folder}[test]"]))
         session.run("pytest", "-q", "-m", "slow", folder)
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from icml26.coordinator import Recorded, Summary, amend, run_all
+from icml26.coordinator import Recorded, Summary, Waiting, amend, run_all
 from icml26.errors import EnvironmentError_, StoreError
 from icml26.executors import Event, Finished, Job, Unwritten
 from icml26.executors.local import LocalExecutor
@@ -131,17 +131,20 @@ def test_keys_that_another_bench_computes_are_waited_for_and_taken_over_when_it_
     mine, theirs = grid(4)[:2], grid(4)[2:]
     other = Leases(store)
     other.claim([Lease(item.key, item.record_id, Path("/nowhere") / item.record_id) for item in theirs])
-    executor = FakeExecutor()
+    executor, notices = FakeExecutor(), list[Any]()
 
     def meanwhile(fake: FakeExecutor) -> None:
-        if len(fake.started) == 2 and not fake.jobs and theirs:
+        if theirs and any(isinstance(notice, Waiting) for notice in notices):
+            assert len(fake.started) == 2
             finished, _ = theirs.pop(), theirs.clear()
             record = record_of(Job(finished.record_id, finished.to_json(), Path()))
             store.ingest_all([(record, None)], release=[record.id])
             other.forget()  # the other lease is now that of an owner that is gone
 
     executor.on_poll = meanwhile
-    summary = bench(store, [*grid(4)], executor)
+    summary = bench(store, [*grid(4)], executor, on_event=notices.append)
+    (said,) = [notice.reason for notice in notices if isinstance(notice, Waiting)]
+    assert f"2 runs are being computed by another bench (process {os.getpid()}" in said
     assert (len(summary.records), len(summary.reused), len(executor.started)) == (4, 1, 3)
     assert [item.key for item in mine] == [RunRequest.from_json({**item.to_json()}).key for item in grid(2)]
 
@@ -199,7 +202,9 @@ def test_a_lock_of_another_process_delays_but_loses_nothing(store: Store) -> Non
             threading.Timer(1.5, lambda: other.execute("COMMIT")).start()
 
     executor.on_poll = lock
-    summary = bench(store, grid(40), executor)
+    notices: list[Any] = []
+    summary = bench(store, grid(40), executor, on_event=notices.append)
+    assert [notice.reason.endswith("wait as files") for notice in notices if isinstance(notice, Waiting)] == [True]
     assert (len(summary.records), store.count(), len(executor.started)) == (40, 40, 40)
     other.close()
 

@@ -17,7 +17,7 @@ from icml26.database import StoreBusyError
 from icml26.errors import EnvironmentError_, Icml26Error, StoreError
 from icml26.executors import Event, Executor, Finished, Job, Unwritten
 from icml26.ids import new_id
-from icml26.leases import Lease, Leases, discard_unfinished, recover
+from icml26.leases import Lease, Leases, active_leases, discard_unfinished, recover
 from icml26.records import RunRecord, RunRequest
 from icml26.store import Store
 from icml26.verdict import read_answer
@@ -27,6 +27,7 @@ _TRY_SECONDS = 0.2
 _POLL_SECONDS = 0.25
 _REVISIT_SECONDS = 1.0
 _RETRY_SECONDS = 0.5
+_SAY_SECONDS = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,14 @@ class Recorded:
     reused: bool = False
 
 
-Notice: TypeAlias = Event | Recorded
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Nothing is wrong, but others are in the way: a locked store, or keys that another bench computes."""
+
+    reason: str
+
+
+Notice: TypeAlias = Event | Recorded | Waiting
 
 
 @dataclass(slots=True)
@@ -129,6 +137,7 @@ class _Loop:
         self.locked_since: float | None = None
         self.retry_at = 0.0
         self.revisit_at = 0.0
+        self.say_at = 0.0
 
     def prepare(self, requests: Iterable[RunRequest]) -> None:
         """Refuse what cannot work, take in what a dead coordinator left, reuse what is there."""
@@ -160,6 +169,7 @@ class _Loop:
             for event in self.executor.poll(_POLL_SECONDS if self.running or idle else 0.0):
                 self._heard(event)
             self._store_waiting()
+            self._say_what_we_wait_for()
         if self.broken is None:
             self._patiently(self.leases.release)
             self.leases.forget()
@@ -263,6 +273,21 @@ class _Loop:
         if reused:
             self.summary.reused.add(record.key)
         self.on_event(Recorded(record, folder, reused))
+
+    def _say_what_we_wait_for(self) -> None:
+        idle = not (self.running or self.claimed or self.waiting)
+        now = time.monotonic()
+        if now < self.say_at or (self.locked_since is None and not (idle and (self.deferred or self.pending))):
+            return
+        self.say_at = now + _SAY_SECONDS
+        if self.locked_since is not None:
+            self.on_event(Waiting(f"{self.store.path} is locked by another process; finished runs wait as files"))
+            return
+        keys = {request.key for request in (*self.deferred, *self.pending)}
+        owners = {(item.host, item.pid) for item in active_leases(self.store) if item.lease.key in keys}
+        if owners:
+            names = ", ".join(f"process {pid} on {host}" for host, pid in sorted(owners))
+            self.on_event(Waiting(f"{len(keys)} runs are being computed by another bench ({names})"))
 
     def _reuse(self, wanted: dict[str, RunRequest]) -> set[str]:
         if not self.reuse:

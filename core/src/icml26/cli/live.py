@@ -9,7 +9,7 @@ from collections import Counter
 from typing import TextIO
 
 from icml26.cli.output import display_width, plain
-from icml26.coordinator import Notice, Recorded
+from icml26.coordinator import Notice, Recorded, Waiting
 from icml26.executors import Progress, Started
 from icml26.experiment import Experiment
 from icml26.records import RunRecord
@@ -58,6 +58,8 @@ class LiveTable:
         elif isinstance(notice, Progress):
             share = f" {100 * notice.done // notice.total} %" if notice.total else f" {notice.done}"
             self.running[notice.id] = f"{notice.label}{share}".strip()
+        elif isinstance(notice, Waiting):
+            self.note(f"waiting: {notice.reason}")
         now = time.monotonic()
         if now - self._last >= (_REDRAW_SECONDS if self.live else _LINE_SECONDS):
             self._last = now

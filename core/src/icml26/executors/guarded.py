@@ -45,7 +45,10 @@ class Guarded:
         """Hand a job to the guardian; the last one must have ended."""
         assert self.job is None
         if self._process is None or self._process.poll() is not None:
-            self._start()
+            try:
+                self._start()
+            except OSError as error:
+                raise EnvironmentError_(f"no process can be started for a run: {error}") from error
         self.job = job
         self.affinity = (job.affinity, job.python)
         self._submitted = time.monotonic()
