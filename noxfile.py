@@ -21,7 +21,15 @@ PLUGINS = sorted(path.name for path in (ROOT / "plugins").iterdir() if (path / "
 DIST = ROOT / "dist"
 
 nox.options.default_venv_backend = "uv"
-nox.options.sessions = ["lint", "types", "tests_core", "tests_plugin"]
+nox.options.sessions = [
+    "lint",
+    "types",
+    "registry_check",
+    "tests_core",
+    "tests_plugin",
+    "template",
+    "federation(timeguard)",
+]
 nox.options.error_on_missing_interpreters = True
 nox.needs_version = ">=2024.10"
 
