@@ -5,6 +5,10 @@
 Every command and the base are run in turn in each round; figures are medians of wall time and their ratio to the base.
 The 500 plugins (each 4 methods, 2 datasets, 3 metrics, schemas of 8 options) are written into a throw-away environment that
 sees this environment's packages. Exit code 1 when a bar is not met.
+
+Measured 2026-12-01 with Python 3.11.7, typer 0.29, pydantic 2.14 and the plugins claritree, ihm and timeguard, medians of 15 on
+two cores that others used too: list-methods 0.46 x the base, with 500 more plugins 1.16 x (--json 1.37 x), completion of a name
+0.47 x and 1.24 x.
 """
 
 from __future__ import annotations
