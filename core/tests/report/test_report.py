@@ -140,6 +140,18 @@ def test_names_of_files_cannot_leave_the_runs_folder(tmp_path: Path) -> None:
     assert not list((tmp_path / "site").rglob("secret.txt"))
 
 
+def test_a_record_cannot_claim_a_folder_that_is_not_its_own(tmp_path: Path) -> None:
+    keys = tmp_path / "keys"
+    keys.mkdir()
+    (keys / "id_rsa").write_text("secret key")
+    made = record()
+    made.log, made.artifacts = "id_rsa", ["id_rsa"]
+    build_report([(made, keys)], tmp_path / "site", bundle=True)
+    assert not [
+        path for path in (tmp_path / "site").rglob("*") if path.is_file() and b"secret key" in path.read_bytes()
+    ]
+
+
 def test_a_record_id_cannot_name_a_path(tmp_path: Path) -> None:
     made = [record(id="../../../evil"), record(id="../../../evil"), record(id="x" * 300)]
     build_report([(item, None) for item in made], tmp_path / "site")
