@@ -62,7 +62,7 @@ def types(session: nox.Session) -> None:
 @nox.session
 def tests_core(session: nox.Session) -> None:
     """The core's tests."""
-    install(session, "-e", "core[test,data,dask,slurm]")
+    install(session, "-e", "core[test,browser,data,dask,slurm,stats,report]")
     session.run("pytest", "-q", "core/tests", *session.posargs)
 
 
@@ -81,7 +81,7 @@ def slow(session: nox.Session) -> None:
     names = session.posargs or ["core"]
     for name in names:
         folder = "core" if name == "core" else f"plugins/{name}"
-        install(session, "-e", "core[test,data,dask,slurm]", *([] if name == "core" else ["-e", f"{folder}[test]"]))
+        install(session, "-e", "core[test,browser,data,dask,slurm,stats,report]", *([] if name == "core" else ["-e", f"{folder}[test]"]))
         session.run("pytest", "-q", "-m", "slow", folder)
 
 

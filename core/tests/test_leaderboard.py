@@ -109,6 +109,15 @@ def test_several_datasets_are_several_lines() -> None:
     assert [series.name for series in figure_data(Figure("k", "loss", by="dataset"), runs).series] == ["d1", "d2"]
 
 
+def test_along_an_option_of_the_dataset_several_datasets_are_one_line() -> None:
+    made = [
+        Outcome("m", f"d{noise}", 0, record(metrics={"loss": noise}, dataset_config={"noise": noise}))
+        for noise in (3.0, 1.0)
+    ]
+    data = figure_data(Figure("noise", "loss"), made)
+    assert [[(point.x, point.y.value) for point in line.points] for line in data.series] == [[(1.0, 1.0), (3.0, 3.0)]]
+
+
 def test_a_figure_that_cannot_be_drawn_says_why() -> None:
     runs = outcomes({"m": [1.0]})
     assert figure_data(Figure("k", "nothing"), runs).note == "no run has nothing"

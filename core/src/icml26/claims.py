@@ -47,7 +47,7 @@ def judge(
         verdict = judge_claim(claim, outcomes, seeds)
         guards = [item.claim for item, _ in broken if not item.claims or claim.id in item.claims]
         if guards:
-            reason = "; ".join(f"precondition {guard.id} does not hold: {guard.text}" for guard in guards)
+            reason = "; ".join(f"precondition {guard.id} does not hold" for guard in guards)
             verdict = Verdict(claim, "void", verdict.measured, verdict.over, verdict.unit, reason)
         verdicts.append(verdict)
     return first, verdicts

@@ -50,7 +50,9 @@ def figure_data(figure: Figure, outcomes: Sequence[Outcome]) -> FigureData:
     as_metric = not any(config_value(item, figure.x) is not None for item in here)
     if as_metric and figure.x not in facts:
         return FigureData(figure, (), figure.x, y_label, note=f"{figure.x} is neither a config key nor a metric here")
-    several = figure.by != "dataset" and len({item.dataset for item in here}) > 1
+    # along an option of the dataset several datasets are one line
+    from_dataset = not as_metric and all(_option(item, "method", figure.x) is None for item in here)
+    several = figure.by != "dataset" and not from_dataset and len({item.dataset for item in here}) > 1
     grouped: dict[str, dict[Any, list[Outcome]]] = {}
     for item in here:
         line = str(_line(item, figure.by))
@@ -83,22 +85,19 @@ def _points(places: Mapping[Any, list[Outcome]], figure: Figure, as_metric: bool
 
 def config_value(outcome: Outcome, key: str) -> float | str | None:
     """A config value by ``key``, ``method.key`` or ``dataset.key`` (dots go into tables); numbers as floats."""
-    record = outcome.record
-    if record is None:
-        return None
-    parts = {"method": getattr(record, "method", None), "dataset": getattr(record, "dataset", None)}
-    for part, description in parts.items():
-        if not isinstance(description, Mapping):
-            continue
-        value: Any = description.get("config")
-        for name in key.removeprefix(f"{part}.").split("."):
-            value = value.get(name) if isinstance(value, Mapping) else None
-        value = from_jsonable(value)
-        if isinstance(value, bool | str):
-            return str(value)
-        if isinstance(value, int | float):
-            return float(value)
-    return None
+    value = _option(outcome, "method", key)
+    return _option(outcome, "dataset", key) if value is None else value
+
+
+def _option(outcome: Outcome, part: str, key: str) -> float | str | None:
+    description = getattr(outcome.record, part, None)
+    value: Any = description.get("config") if isinstance(description, Mapping) else None
+    for name in key.removeprefix(f"{part}.").split("."):
+        value = value.get(name) if isinstance(value, Mapping) else None
+    value = from_jsonable(value)
+    if isinstance(value, bool | str):
+        return str(value)
+    return float(value) if isinstance(value, int | float) else None
 
 
 def _line(outcome: Outcome, by: str) -> Any:

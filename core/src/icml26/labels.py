@@ -74,11 +74,27 @@ def _suffixes(group: Sequence[Described]) -> list[str]:
     flat = [flatten({**item.config, **(item.files or {})}) for item in group]
     keys = list(dict.fromkeys(key for values in flat for key in values))
     differing = [key for key in keys if len({canonical(values.get(key)) for values in flat}) > 1]
-    # the options that tell most groups apart come first
-    differing.sort(key=lambda key: -len({canonical(values.get(key)) for values in flat}))
-    shown = differing[:_SHOWN_KEYS]
-    more = f", +{len(differing) - len(shown)}" if len(differing) > len(shown) else ""
+    shown = _telling(flat, differing)
+    more = f", +{len(differing) - len(shown)}" if len(shown) == _SHOWN_KEYS < len(differing) else ""
     return [f" ({', '.join(f'{key}={_short(values.get(key))}' for key in shown)}{more})" for values in flat]
+
+
+def _telling(flat: Sequence[Mapping[str, Any]], differing: Sequence[str]) -> list[str]:
+    """The few keys that tell the configs apart: the one that tells most of them first, until all are told or three are shown."""
+    shown: list[str] = []
+    told = 1
+    while told < len(flat) and len(shown) < _SHOWN_KEYS:
+        counts = {
+            key: len({canonical([values.get(name) for name in (*shown, key)]) for values in flat})
+            for key in differing
+            if key not in shown
+        }
+        best = max(counts, key=lambda key: counts[key], default=None)
+        if best is None or counts[best] == told:
+            break
+        shown.append(best)
+        told = counts[best]
+    return shown
 
 
 def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -94,5 +110,5 @@ def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 def _short(value: Any) -> str:
     value = from_jsonable(value)
-    text = f"{value:g}" if isinstance(value, float) else str(value)
+    text = f"{value:g}" if isinstance(value, float) else str(value) or "''"
     return text if len(text) <= _SHOWN_VALUE else text[: _SHOWN_VALUE - 1] + "…"

@@ -67,14 +67,14 @@ def rescore(
     record: RunRecord, folder: Path | None, problem: Problem[Any, Any], planner: Planner, metrics: Sequence[str] | None
 ) -> dict[str, dict[str, Any]]:
     """The metric entries of a record's saved output on its problem; raises InputError when they cannot be had."""
-    if folder is None or record.output is None or not (folder / record.output).is_dir():
+    if folder is None or folder.name != record.id or record.output != "output" or not (folder / "output").is_dir():
         raise InputError("there is no saved output (`run` saves it, `bench --save` too)")
     if problem_fingerprint(problem) != record.dataset.get("fingerprint"):
         raise InputError("the data are not what they were (another fingerprint); run it again")
     method = planner.catalog.find("method", record.method["name"])
     dataset = planner.catalog.find("dataset", record.dataset["name"])
     cls = load_target(method.spec.target, owner=method.qualified)
-    output = cls.load(folder / record.output)
+    output = cls.load(folder / "output")
     plans = planner.metric_plans(method, dataset, record.method["config"], record.dataset["config"], metrics)
     context = RunContext(record.seed, stream=STREAM_METRIC)
     entries: dict[str, dict[str, Any]] = {}

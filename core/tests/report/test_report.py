@@ -140,6 +140,18 @@ def test_names_of_files_cannot_leave_the_runs_folder(tmp_path: Path) -> None:
     assert not list((tmp_path / "site").rglob("secret.txt"))
 
 
+def test_a_record_cannot_claim_a_folder_that_is_not_its_own(tmp_path: Path) -> None:
+    keys = tmp_path / "keys"
+    keys.mkdir()
+    (keys / "id_rsa").write_text("secret key")
+    made = record()
+    made.log, made.artifacts = "id_rsa", ["id_rsa"]
+    build_report([(made, keys)], tmp_path / "site", bundle=True)
+    assert not [
+        path for path in (tmp_path / "site").rglob("*") if path.is_file() and b"secret key" in path.read_bytes()
+    ]
+
+
 def test_a_record_id_cannot_name_a_path(tmp_path: Path) -> None:
     made = [record(id="../../../evil"), record(id="../../../evil"), record(id="x" * 300)]
     build_report([(item, None) for item in made], tmp_path / "site")
@@ -249,6 +261,13 @@ def test_any_text_can_label_a_plot(label: str) -> None:
         assert "#fe010" not in svg
 
 
+def test_logarithmic_axes_have_plain_numbers() -> None:
+    svg = scatter([Line("a", [Dot(0.001, 1), Dot(10, 5000)])], [0], x_label="x", y_label="y", log="xy", salt="s")
+    assert "mathdefault" not in svg
+    assert ">0.01<" in svg
+    assert ">1000<" in svg
+
+
 def test_script_files_are_plain_data(tmp_path: Path) -> None:
     write_script(tmp_path / "d.js", "x", {"a": "</script>&\u2028", "n": math.inf})
     text = (tmp_path / "d.js").read_text()
@@ -293,6 +312,8 @@ def test_labels_say_what_differs_and_are_unique() -> None:
         "m [small]",
         "m",
     ]
+    grid = [Described("p/m", {"eps": e, "steps": 10 * s, "rate": s}) for e in range(3) for s in range(2)]
+    assert list(short_labels(grid).values())[:2] == ["m (eps=0, steps=0)", "m (eps=0, steps=10)"]
     long = [Described("p/m", {"a": "x" * 100 + str(i)}) for i in range(3)]
     labels = list(short_labels(long).values())
     assert len(set(labels)) == 3

@@ -14,7 +14,7 @@ import pytest
 REQUIRED = os.environ.get("ICML26_REQUIRE_BROWSER") == "1"
 
 if not REQUIRED:
-    pytest.importorskip("selenium", reason="selenium is not installed: pip install 'icml26[test-browser]'")
+    pytest.importorskip("selenium", reason="selenium is not installed: pip install 'icml26[browser]'")
     pytest.importorskip("matplotlib")
 BROWSER = next(
     (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None

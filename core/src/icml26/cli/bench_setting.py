@@ -17,15 +17,24 @@ if TYPE_CHECKING:
     from icml26.plan import Planner
     from icml26.store import Store
 
-Jobs = Annotated[int, typer.Option("--jobs", "-j", min=1, max=1024, help="Runs side by side.")]
-ExecutorName = Annotated[str, typer.Option("--executor", metavar="NAME", help="local, env, dask:ADDRESS or slurm.")]
-Device = Annotated[str, typer.Option("--device", help="cpu, cuda, mps or auto.")]
-Threads = Annotated[int | None, typer.Option("--threads", min=1, help="CPU threads a run; cores ÷ jobs without it.")]
+Jobs = Annotated[int, typer.Option("--jobs", "-j", envvar="ICML26_JOBS", min=1, max=1024, help="Runs side by side.")]
+ExecutorName = Annotated[
+    str, typer.Option("--executor", envvar="ICML26_EXECUTOR", metavar="NAME", help="local, env, dask:ADDRESS or slurm.")
+]
+Device = Annotated[str, typer.Option("--device", envvar="ICML26_DEVICE", help="cpu, cuda, mps or auto.")]
+Threads = Annotated[
+    int | None,
+    typer.Option("--threads", envvar="ICML26_THREADS", min=1, help="CPU threads a run; cores ÷ jobs without it."),
+]
 Timeout = Annotated[
-    str | None, typer.Option("--timeout", metavar="TIME", help="End each run after this long, e.g. 30s, 10m, 1h30m.")
+    str | None,
+    typer.Option(
+        "--timeout", envvar="ICML26_TIMEOUT", metavar="TIME", help="End each run after this long, e.g. 30s, 10m, 1h30m."
+    ),
 ]
 Memory = Annotated[
-    str | None, typer.Option("--memory", metavar="SIZE", help="End each run that holds more, e.g. 4GiB.")
+    str | None,
+    typer.Option("--memory", envvar="ICML26_MEMORY", metavar="SIZE", help="End each run that holds more, e.g. 4GiB."),
 ]
 Smoke = Annotated[bool, typer.Option("--smoke", help="Tiny settings: does it work at all?")]
 Save = Annotated[bool, typer.Option("--save", help="Store every method's output (for `results rescore`).")]

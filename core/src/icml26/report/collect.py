@@ -93,7 +93,7 @@ def outcome(run: Run) -> Outcome:
 
 def collect(records: Iterable[tuple[RunRecord, Path | None]]) -> tuple[list[TaskBoard], list[Run]]:
     """Arrange records; the newest succeeded one counts where a method, dataset, config and seed were run again."""
-    runs = [Run(record, folder, "") for record, folder in records]
+    runs = [Run(record, own_folder(record, folder), "") for record, folder in records]
     _name_pages(runs)
     tasks: dict[str, list[Run]] = {}
     for run in runs:
@@ -102,6 +102,14 @@ def collect(records: Iterable[tuple[RunRecord, Path | None]]) -> tuple[list[Task
         _task(name, group, f"task-{number}.html") for number, (name, group) in enumerate(sorted(tasks.items()), 1)
     ]
     return boards, runs
+
+
+def own_folder(record: RunRecord, folder: Path | None) -> Path | None:
+    """The folder of a run when it bears the run's name, else None.
+
+    A merged store is someone else's word: without this, a record could have any folder of this machine read or copied.
+    """
+    return folder if folder is not None and folder.name == record.id else None
 
 
 def _name_pages(runs: Sequence[Run]) -> None:

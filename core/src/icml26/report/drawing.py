@@ -155,7 +155,7 @@ def _scatter(
             places.append(task.place(method))
     if len(lines) < 2:
         return None
-    lines, places, note = _limited(lines, places, note)
+    lines, places, note = _limited(lines, places, note, y_facts.direction)
     dots = [line.dots[0] for line in lines]
     log = "".join(axis for axis in "xy" if _wide([getattr(dot, axis) for dot in dots]))
     front = _front(dots, x_facts.direction, y_facts.direction)
@@ -168,12 +168,18 @@ def _scatter(
 
 
 def _limited(
-    lines: list[plots.Line], places: list[int], note: str | None
+    lines: list[plots.Line], places: list[int], note: str | None, direction: str | None = None
 ) -> tuple[list[plots.Line], list[int], str | None]:
+    """At most a dozen methods: those with the best y where a direction says what is best, else the first."""
     if len(lines) <= _METHODS_A_PLOT:
         return lines, places, note
-    more = f"the first {_METHODS_A_PLOT} of {len(lines)} methods"
-    return lines[:_METHODS_A_PLOT], places[:_METHODS_A_PLOT], "; ".join(filter(None, [more, note]))
+    order = list(range(len(lines)))
+    if direction is not None:
+        sign = 1 if direction == "lower" else -1
+        order.sort(key=lambda i: sign * lines[i].dots[0].y)
+    kept = sorted(order[:_METHODS_A_PLOT])
+    more = f"the {'best' if direction else 'first'} {_METHODS_A_PLOT} of {len(lines)} methods"
+    return [lines[i] for i in kept], [places[i] for i in kept], "; ".join(filter(None, [more, note]))
 
 
 def _finite(values: Sequence[float | None]) -> list[float]:

@@ -14,6 +14,7 @@ from typing import Any
 import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, NullFormatter
 
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 SYMBOLS = ("●", "■", "▲", "◆", "▼", "✚", "✖", "★")
@@ -137,10 +138,13 @@ def _svg(draw: Callable[[Axes], None], x_label: str, y_label: str, log: str, sal
         figure = Figure(figsize=_SIZE)
         # fixed margins: fitting them to the labels would double the time of a plot
         axes = figure.add_axes(_MARGINS)
-        if "x" in log:
-            axes.set_xscale("log")
-        if "y" in log:
-            axes.set_yscale("log")
+        for name, axis in (("x", axes.xaxis), ("y", axes.yaxis)):
+            if name in log:
+                # matplotlib's own labels of logarithmic axes are mathtext, which is off: texts come from anyone
+                set_scale = axes.set_xscale if name == "x" else axes.set_yscale
+                set_scale("log")
+                axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+                axis.set_minor_formatter(NullFormatter())
         draw(axes)
         axes.set_xlabel(plain(x_label))
         axes.set_ylabel(plain(y_label))

@@ -28,6 +28,8 @@ def duration(seconds: float | None) -> str:
     """``0.4 s``, ``3 min 20 s``, ``2 h 05 min``."""
     if seconds is None:
         return MISSING
+    if seconds < 0.0001:
+        return f"{seconds * 1e6:.3g} µs"
     if seconds < 0.1:
         return f"{seconds * 1000:.3g} ms"
     if seconds < 100:
@@ -182,7 +184,7 @@ def _column(table: Sequence[Row], facts: MetricFacts) -> dict[str, Cell]:
     ]
     values = [e.value for e in honest if isinstance(e, Estimate) and math.isfinite(e.value)]
     best = None
-    if facts.direction and len(values) > 1:
+    if facts.direction and len(set(values)) > 1:
         best = min(values) if facts.direction == "lower" else max(values)
     return {row.method: _cell(row, facts, low, high, best) for row in table}
 
