@@ -8,6 +8,7 @@ import hashlib
 import http.server
 import os
 import shutil
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -120,7 +121,7 @@ def federation(session: nox.Session, plugin: str) -> None:
         wanted = [f"{distribution}[test]", "icml26[test,data]"]
         constraints = ["-c", str(ROOT / "constraints.txt")]
         session.run("uv", "pip", "install", *constraints, "--index", f"{url}/simple", *wanted)
-    folder = Path(session.create_tmp())
+    folder = Path(session.create_tmp()).resolve()
     environment = {"ICML26_HOME": str(folder / "home")}
     session.chdir(folder)
     session.run("icml26", "list-methods", "--plugin", plugin, env=environment)
@@ -135,8 +136,7 @@ def federation(session: nox.Session, plugin: str) -> None:
 def template(session: nox.Session) -> None:
     """Generate a plugin and hold it to everything it promises; at most 60 s beyond downloads."""
     install(session, "-e", "core[author,test]", "uv", "ruff", "mypy", "build", "hatchling", "editables")
-    project = Path(session.create_tmp()) / "project"
-    shutil.rmtree(project, ignore_errors=True)
+    project = Path(tempfile.mkdtemp(prefix="icml26-template-")) / "project"  # ruff passes over anything below .nox
     home = {"ICML26_HOME": str(project.parent / "home")}
     begun = time.perf_counter()
     answers = ("--title", 'On "odd" titles, {braces} & Größe', "--author", "Ada", "--task", "means.robust")
@@ -159,6 +159,7 @@ def template(session: nox.Session) -> None:
     session.log(f"generation and all checks took {seconds:.0f} s")
     if seconds > 60 and "CI" not in os.environ:
         session.error(f"generation and tests took {seconds:.0f} s; at most 60 s are allowed")
+    shutil.rmtree(project.parent)
 
 
 _RUN_FIRST = """
@@ -185,7 +186,6 @@ def _build_index(session: nox.Session) -> None:
     for project in [ROOT / "core", *(ROOT / "plugins" / name for name in PLUGINS)]:
         session.run("uv", "build", "--quiet", "--out-dir", str(DIST / "files"), str(project), external=True)
     for wheel in sorted((DIST / "files").glob("*.whl")):
-        session.run("python", "-c", _CHECK_WHEEL, str(wheel))
         page = DIST / "simple" / wheel.name.split("-")[0].replace("_", "-")
         page.mkdir(parents=True, exist_ok=True)
         shutil.copy(wheel, page)
@@ -193,6 +193,8 @@ def _build_index(session: nox.Session) -> None:
         (page / "index.html").write_text(
             f'<!doctype html><html><body><a href="{wheel.name}#sha256={sha256}">{wheel.name}</a></body></html>\n'
         )
+    for wheel in sorted((DIST / "files").glob("*.whl")):
+        session.run("python", "-c", _CHECK_WHEEL, str(wheel))
 
 
 def _wheel_of(distribution: str) -> Path:
