@@ -106,16 +106,17 @@ def wheels(session: nox.Session) -> None:
     """Build core and every plugin into dist/, check each wheel's contents, and write a package index of them (PEP 503)."""
     install(session, "uv", "-e", "core")
     _build_index(session)
+    for wheel in sorted((DIST / "files").glob("*.whl")):
+        session.run("python", "-c", _CHECK_WHEEL, str(wheel))
 
 
 @nox.session
 @nox.parametrize("plugin", PLUGINS, ids=PLUGINS)
 def federation(session: nox.Session, plugin: str) -> None:
     """Install one plugin alone from an index over HTTP, as a user would; run it, the kit and its tests there."""
-    if not (DIST / "simple" / "icml26").is_dir():
-        install(session, "uv", "-e", "core")
+    install(session, "uv")
+    if _is_stale():
         _build_index(session)
-        session.run("uv", "pip", "uninstall", "icml26", silent=True)
     distribution = f"icml26-plugin-{plugin}"
     with _served(DIST) as url:
         wanted = [f"{distribution}[test]", "icml26[test,data]"]
@@ -193,8 +194,18 @@ def _build_index(session: nox.Session) -> None:
         (page / "index.html").write_text(
             f'<!doctype html><html><body><a href="{wheel.name}#sha256={sha256}">{wheel.name}</a></body></html>\n'
         )
-    for wheel in sorted((DIST / "files").glob("*.whl")):
-        session.run("python", "-c", _CHECK_WHEEL, str(wheel))
+    (DIST / "built").touch()
+
+
+def _is_stale() -> bool:
+    """Whether something that goes into the wheels is newer than dist/."""
+    built = DIST / "built"
+    if not built.exists():
+        return True
+    roots = [ROOT / "core", *(ROOT / "plugins" / name for name in PLUGINS), ROOT / "plugin-template"]
+    suffixes = (".py", ".toml", ".json", ".md", ".jinja")
+    sources = (path for root in roots for path in root.rglob("*") if path.suffix in suffixes and path.is_file())
+    return any(path.stat().st_mtime > built.stat().st_mtime for path in sources)
 
 
 def _wheel_of(distribution: str) -> Path:
