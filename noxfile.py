@@ -8,6 +8,7 @@ import hashlib
 import http.server
 import os
 import shutil
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -105,22 +106,23 @@ def wheels(session: nox.Session) -> None:
     """Build core and every plugin into dist/, check each wheel's contents, and write a package index of them (PEP 503)."""
     install(session, "uv", "-e", "core")
     _build_index(session)
+    for wheel in sorted((DIST / "files").glob("*.whl")):
+        session.run("python", "-c", _CHECK_WHEEL, str(wheel))
 
 
 @nox.session
 @nox.parametrize("plugin", PLUGINS, ids=PLUGINS)
 def federation(session: nox.Session, plugin: str) -> None:
     """Install one plugin alone from an index over HTTP, as a user would; run it, the kit and its tests there."""
-    if not (DIST / "simple" / "icml26").is_dir():
-        install(session, "uv", "-e", "core")
+    install(session, "uv")
+    if _is_stale():
         _build_index(session)
-        session.run("uv", "pip", "uninstall", "icml26", silent=True)
     distribution = f"icml26-plugin-{plugin}"
     with _served(DIST) as url:
         wanted = [f"{distribution}[test]", "icml26[test,data]"]
         constraints = ["-c", str(ROOT / "constraints.txt")]
         session.run("uv", "pip", "install", *constraints, "--index", f"{url}/simple", *wanted)
-    folder = Path(session.create_tmp())
+    folder = Path(session.create_tmp()).resolve()
     environment = {"ICML26_HOME": str(folder / "home")}
     session.chdir(folder)
     session.run("icml26", "list-methods", "--plugin", plugin, env=environment)
@@ -135,8 +137,7 @@ def federation(session: nox.Session, plugin: str) -> None:
 def template(session: nox.Session) -> None:
     """Generate a plugin and hold it to everything it promises; at most 60 s beyond downloads."""
     install(session, "-e", "core[author,test]", "uv", "ruff", "mypy", "build", "hatchling", "editables")
-    project = Path(session.create_tmp()) / "project"
-    shutil.rmtree(project, ignore_errors=True)
+    project = Path(tempfile.mkdtemp(prefix="icml26-template-")) / "project"  # ruff passes over anything below .nox
     home = {"ICML26_HOME": str(project.parent / "home")}
     begun = time.perf_counter()
     answers = ("--title", 'On "odd" titles, {braces} & Größe', "--author", "Ada", "--task", "means.robust")
@@ -159,6 +160,7 @@ def template(session: nox.Session) -> None:
     session.log(f"generation and all checks took {seconds:.0f} s")
     if seconds > 60 and "CI" not in os.environ:
         session.error(f"generation and tests took {seconds:.0f} s; at most 60 s are allowed")
+    shutil.rmtree(project.parent)
 
 
 _RUN_FIRST = """
@@ -185,7 +187,6 @@ def _build_index(session: nox.Session) -> None:
     for project in [ROOT / "core", *(ROOT / "plugins" / name for name in PLUGINS)]:
         session.run("uv", "build", "--quiet", "--out-dir", str(DIST / "files"), str(project), external=True)
     for wheel in sorted((DIST / "files").glob("*.whl")):
-        session.run("python", "-c", _CHECK_WHEEL, str(wheel))
         page = DIST / "simple" / wheel.name.split("-")[0].replace("_", "-")
         page.mkdir(parents=True, exist_ok=True)
         shutil.copy(wheel, page)
@@ -193,6 +194,18 @@ def _build_index(session: nox.Session) -> None:
         (page / "index.html").write_text(
             f'<!doctype html><html><body><a href="{wheel.name}#sha256={sha256}">{wheel.name}</a></body></html>\n'
         )
+    (DIST / "built").touch()
+
+
+def _is_stale() -> bool:
+    """Whether something that goes into the wheels is newer than dist/."""
+    built = DIST / "built"
+    if not built.exists():
+        return True
+    roots = [ROOT / "core", *(ROOT / "plugins" / name for name in PLUGINS), ROOT / "plugin-template"]
+    suffixes = (".py", ".toml", ".json", ".md", ".jinja")
+    sources = (path for root in roots for path in root.rglob("*") if path.suffix in suffixes and path.is_file())
+    return any(path.stat().st_mtime > built.stat().st_mtime for path in sources)
 
 
 def _wheel_of(distribution: str) -> Path:

@@ -194,6 +194,8 @@ def test_a_generated_plugin_lists_runs_tests_and_checks_itself(
     assert environment("new-plugin", "odd-name", *options).stdout == f"{project}\n"
     install_editable(environment.site, project)
     assert "odd-name" in environment("list-methods").stdout
+    described = environment.json("info", "odd-name")["plugin"]
+    assert described["registry"] is None and described["methods"] == ["odd-name", "sample-mean"]  # type: ignore[index]
     assert "means.robust" in environment("list-tasks").stdout
     record = environment.json("run", "odd-name", "--smoke", "--quiet")["records"][0]  # type: ignore[index]
     assert record["status"] == "succeeded"

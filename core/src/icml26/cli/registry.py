@@ -66,6 +66,7 @@ def add_registry(
         str, typer.Argument(metavar="PATH-OR-URL", help="A registry.toml: a path, or an https:// URL.")
     ],
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    as_json: _Json = False,
 ) -> None:
     """Trust a registry: from now on `search` shows its plugins, and `install` installs them."""
     from icml26.cli.install import confirm
@@ -76,17 +77,24 @@ def add_registry(
         f"Trust the registry at {place}? Whoever writes it decides which software `icml26 install` brings to this machine.",
         yes,
     )
-    _, found = add(name, location)
+    source, found = add(name, location)
     _report(found)
-    console().write(f"{name}: {_plural(len(found.plugins), 'plugin')}")
+    if as_json:
+        console().json("registry-add", {"name": name, "location": source.location, "plugins": len(found.plugins)})
+    else:
+        console().write(f"{name}: {_plural(len(found.plugins), 'plugin')}")
 
 
 @registry.command("remove")
-def remove_registry(name: Annotated[str, typer.Argument(metavar="NAME")]) -> None:
+def remove_registry(name: Annotated[str, typer.Argument(metavar="NAME")], as_json: _Json = False) -> None:
     """Forget a registry; plugins that came from it stay installed."""
     from icml26.registry.sources import remove
 
-    console().write(f"removed {remove(name).name}")
+    source = remove(name)
+    if as_json:
+        console().json("registry-remove", {"name": source.name, "location": source.location})
+    else:
+        console().write(f"removed {source.name}")
 
 
 @registry.command("update")

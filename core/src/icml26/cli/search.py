@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -52,17 +53,24 @@ def info(
     as_json: _Json = False,
 ) -> None:
     """Show what the registries say about a plugin, and whether it is installed."""
+    from icml26.errors import UsageError
     from icml26.registry.federation import open_federation
 
     federation = open_federation(refresh=refresh)
     warn(federation)
-    row = as_row(federation.find(name))
+    try:
+        row = as_row(federation.find(name))
+    except UsageError:
+        installed = _installed_row(name)
+        if installed is None:
+            raise
+        row = installed
     output = console()
     if as_json:
         output.json("info", {"plugin": row, "warnings": list(federation.warnings)})
         return
     paper = row["paper"]
-    source = row["source"]
+    source = row["source"] or {}
     lines = {
         "plugin": f"{row['name']} ({row['distribution']})",
         "summary": row["summary"],
@@ -89,6 +97,36 @@ def as_row(item: Listed) -> dict[str, Any]:
 
     entry = item.entry.model_dump(mode="json", include=set(type(item.entry).model_fields))
     return {**entry, "registry": item.registry.name, "installed": installed_version(item.entry.distribution)}
+
+
+def _installed_row(name: str) -> dict[str, Any] | None:
+    """What an installed plugin that no registry lists says about itself; None when there is none of this name."""
+    from icml26.plugins import load_catalog
+
+    catalog = load_catalog()
+    plugin = next((item for item in catalog.plugins if name in (item.name, item.distribution)), None)
+    if plugin is None:
+        return None
+    own = [entry for entry in catalog.entries if entry.distribution == plugin.distribution]
+    names = {kind: [entry.name for entry in own if entry.kind == kind] for kind in ("method", "dataset", "task")}
+    papers = [entry.spec.paper for entry in own if entry.kind == "method" and entry.spec.paper]
+    return {
+        "name": plugin.name,
+        "distribution": plugin.distribution,
+        "summary": "installed here, and listed by no registry",
+        "source": None,
+        "core_api": plugin.core_api,
+        "license": None,
+        "homepage": None,
+        "maintainers": [],
+        "paper": asdict(papers[0]) if papers else None,
+        "tasks": list(dict.fromkeys([*names["task"], *(e.spec.task for e in own if e.kind in ("method", "dataset"))])),
+        "methods": names["method"],
+        "datasets": names["dataset"],
+        "wheels": [],
+        "registry": None,
+        "installed": plugin.version,
+    }
 
 
 def warn(federation: Federation) -> None:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from icml26 import __version__
 from icml26.errors import EnvironmentError_
@@ -79,8 +79,9 @@ def _opened(url: str, accept: str) -> Iterator[tuple[Any, float]]:
         raise EnvironmentError_(f"{url}: cannot be fetched ({reason})") from error
 
 
-def _chunks(response: IO[bytes], url: str, limit: int, start: float) -> Iterator[bytes]:
+def _chunks(response: Any, url: str, limit: int, start: float) -> Iterator[bytes]:
     size = 0
+    promised = response.headers.get("Content-Length")
     while chunk := response.read(_CHUNK):
         size += len(chunk)
         if size > limit:
@@ -88,3 +89,6 @@ def _chunks(response: IO[bytes], url: str, limit: int, start: float) -> Iterator
         if time.monotonic() - start > TOTAL_SECONDS:
             raise EnvironmentError_(f"{url}: not finished after {TOTAL_SECONDS:.0f} s; refused")
         yield chunk
+    # http.client does not mind when read(n) meets the end early.
+    if promised is not None and promised.isdigit() and size < int(promised):
+        raise EnvironmentError_(f"{url}: the connection ended after {size} of {promised} bytes; try again")

@@ -158,7 +158,7 @@ class Subject:
     def _observed(self, pair: Pair, repeat: int) -> tuple[Execution, Seen]:
         key = (pair.label, repeat)
         if key not in self._runs:
-            request = self.request(pair)
+            request = replace(self.request(pair), visualize=repeat == 0)
             folder = self.folder / request.record_id
             with self.surroundings.watched(folder) as seen:
                 execution = run_request(request, folder, catalog=self.catalog)
