@@ -29,6 +29,7 @@ from icml26.worker_process import GRACE_SECONDS, Affinity, UnwritableFolderError
 BOOT_SECONDS = 120.0
 _SAMPLE_SECONDS = 0.25
 _SAMPLE_SECONDS_LIMITED = 0.02
+_TELL_WITHIN_SECONDS = 0.02
 _MAX_BACKLOG = 1 << 16
 
 
@@ -45,7 +46,7 @@ class Job:
     begun: float | None = None
     peak: int = 0
     had_children: bool = False
-    kills_before: int = field(default_factory=processes.out_of_memory_kills)
+    kills_before: int = -1
 
     @property
     def id(self) -> str:
@@ -86,9 +87,12 @@ class Guardian:
         self.job: Job | None = None
         self.commands = b""
         self.outgoing = bytearray()
+        self.flush_at = 0.0
         self.sampled = 0.0
+        self.kills, self.kills_read = processes.out_of_memory_kills(), time.monotonic()
         self.ending = False
         self.told: str | None = None
+        self.company = False  # whether the worker was not alone when last looked at
         self.wake, wake_in = os.pipe()
         for descriptor in (self.wake, wake_in):
             os.set_blocking(descriptor, False)
@@ -114,7 +118,8 @@ class Guardian:
         reading = [0, self.wake]
         if self.worker is not None and self.worker.exited is None:
             reading.append(self.worker.events)
-        ready, writable, _ = select.select(reading, [1] if self.outgoing else [], [], self._pause())
+        due = bool(self.outgoing) and time.monotonic() >= self.flush_at
+        ready, writable, _ = select.select(reading, [1] if due else [], [], self._pause())
         if self.wake in ready:
             with contextlib.suppress(BlockingIOError):
                 os.read(self.wake, 4096)
@@ -140,6 +145,8 @@ class Guardian:
         if job is None:
             return 1.0
         pause = _SAMPLE_SECONDS if job.memory is None else _SAMPLE_SECONDS_LIMITED
+        if self.outgoing:
+            pause = min(pause, max(0.0, self.flush_at - time.monotonic()))
         if job.deadline is not None:
             pause = min(pause, max(0.0, job.deadline - time.monotonic()))
         return pause
@@ -163,12 +170,18 @@ class Guardian:
                 self._end_worker()
                 self._conclude(Verdict("killed", "Cancelled", "the run was cancelled"))
 
-    def _tell(self, event: Mapping[str, Any], *, droppable: bool = False) -> None:
-        """Queue an event; a parent that does not listen for a while misses progress, never an end."""
-        if droppable and len(self.outgoing) > _MAX_BACKLOG:
+    def _tell(self, event: Mapping[str, Any], *, end: bool = False) -> None:
+        """Queue an event. The end of a job is told at once; what is on the way may wait for it, or be dropped when the parent
+        does not listen: waking it twice for a run that takes a millisecond costs as much as the run.
+        """
+        if not end and len(self.outgoing) > _MAX_BACKLOG:
             return
+        if not self.outgoing:
+            self.flush_at = time.monotonic() + _TELL_WITHIN_SECONDS
         self.outgoing += json.dumps(event, allow_nan=False).encode() + b"\n"
-        self._flush()
+        if end:
+            self.flush_at = 0.0
+            self._flush()
 
     def _flush(self, wait: float = 0.0) -> None:
         deadline = time.monotonic() + wait
@@ -189,7 +202,9 @@ class Guardian:
         request, python = command["request"], command.get("python") or sys.executable
         affinity = Affinity(str(command.get("affinity", "")), str(python), int(request.get("threads") or 1))
         fresh = bool(command.get("fresh")) or "memory_bytes" in (request.get("limits") or {})
-        self.job = Job(request, Path(command["folder"]), affinity, fresh)
+        if time.monotonic() - self.kills_read > 1.0:
+            self.kills, self.kills_read = processes.out_of_memory_kills(), time.monotonic()
+        self.job = Job(request, Path(command["folder"]), affinity, fresh, kills_before=self.kills)
         try:
             self.job.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -240,7 +255,7 @@ class Guardian:
             job.begun = time.monotonic()
             self._tell({"event": "started", "id": job.id})
         elif kind in ("progress", "point"):
-            self._tell(event, droppable=True)
+            self._tell(event)
         elif kind == "decline":
             self._end_worker()
             job.submitted = time.monotonic()
@@ -271,15 +286,15 @@ class Guardian:
             with contextlib.suppress(OSError):  # a full disk: the record keeps the worker's own peak
                 leave_record(job.request, job.folder, None, peak=job.peak)
         self.job = None
-        self._tell({"event": "finished", "id": job.id})
-        if job.fresh or worker.left_processes:
+        self._tell({"event": "finished", "id": job.id}, end=True)
+        if job.fresh or self.company:
             self._end_worker()
 
     def _unwritten(self, reason: str, record: dict[str, Any] | None = None) -> None:
         job = self.job
         assert job is not None
         self.job = None
-        self._tell({"event": "unwritten", "id": job.id, "reason": reason, "record": record})
+        self._tell({"event": "unwritten", "id": job.id, "reason": reason, "record": record}, end=True)
 
     def _conclude(self, verdict: Verdict, *, overrule: bool = False) -> None:
         """The worker is dead: its answer if it left one (unless that is overruled), else ours."""
@@ -293,9 +308,9 @@ class Guardian:
         except OSError as error:
             document = verdict.record(RunRequest.from_json(job.request)).to_json() if "method" in job.request else None
             reason = f"{job.folder}: {error.strerror or error}"
-            self._tell({"event": "unwritten", "id": job.id, "reason": reason, "record": document})
+            self._tell({"event": "unwritten", "id": job.id, "reason": reason, "record": document}, end=True)
         else:
-            self._tell({"event": "finished", "id": job.id})
+            self._tell({"event": "finished", "id": job.id}, end=True)
 
     # -- watching and ending -----------------------------------------------------------------------------------------
 
@@ -339,7 +354,8 @@ class Guardian:
         self.sampled = time.monotonic()
         tree = processes.descendants(os.getpid())
         held = processes.resident_bytes(tree)
-        if len(tree) > 1:
+        self.company = len(tree) > 1
+        if self.company:
             job.had_children = True
             if held > job.peak:
                 held = processes.proportional_bytes(tree)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from icml26.errors import StoreError
-from icml26.records import RELATE_SCHEMA, RunRecord, RunRequest, Status, write_text_durably
+from icml26.records import RELATE_SCHEMA, RunRecord, RunRequest, Status, document_text, write_text_durably
 
 _LOG_TAIL = 4000
 
@@ -80,9 +80,7 @@ def leave_record(
     if isinstance(own, RunRecord):
         if peak is not None and peak > 1.05 * (own.peak_memory_bytes or 0):
             own.peak_memory_bytes = peak
-            write_text_durably(
-                answer_path(request, folder), json.dumps(own.to_json(), indent=1, allow_nan=False) + "\n"
-            )
+            write_text_durably(answer_path(request, folder), document_text(own.to_json()))
         return
     if own is not None or verdict is None:
         return
@@ -97,7 +95,7 @@ def leave_record(
         write_text_durably(answer_path(request, folder), json.dumps(document, allow_nan=False) + "\n")
         return
     record = verdict.record(RunRequest.from_json(request), folder, peak)
-    write_text_durably(answer_path(request, folder), json.dumps(record.to_json(), indent=1, allow_nan=False) + "\n")
+    write_text_durably(answer_path(request, folder), document_text(record.to_json()))
 
 
 def _tail(log: Path) -> str | None:

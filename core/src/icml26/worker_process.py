@@ -129,11 +129,6 @@ class WorkerProcess:
                 time.sleep(0.005)
         return self.exited is not None
 
-    @property
-    def left_processes(self) -> bool:
-        """Whether something that it started still lives, below it or adopted by us."""
-        return bool(processes.children(self.pid)) or len(processes.children(os.getpid())) > 1
-
     def end(self, *, idle: bool, grace: float = 0.0) -> None:
         """End it and all that it started.
 
