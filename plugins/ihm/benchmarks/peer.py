@@ -18,9 +18,31 @@ from icml26_plugin_ihm import IterativeHessianMixing
 from icml26_plugin_ihm.datasets import draw_aniso
 
 FITS = 50
+TUNED = {"iterations": "auto", "k_factor": "auto", "accounting": "joint"}
+
+
+def _peer(X: np.ndarray, y: np.ndarray, epsilon: float, seed: int) -> LinearRegression:
+    return LinearRegression(
+        epsilon=epsilon,
+        bounds_X=(X.min(axis=0), X.max(axis=0)),
+        bounds_y=(y.min(), y.max()),
+        fit_intercept=False,
+        random_state=seed,
+    )
+
+
+def _timed(model: LinearRegression | IterativeHessianMixing, X: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, float]:
+    """Fitted coefficients and the seconds that the fit took."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        start = time.perf_counter()
+        model.fit(X, y)
+        taken = time.perf_counter() - start
+    return np.ravel(model.coef_), taken
 
 
 def main() -> int:
+    """Bars: no slower, and at most a tenth of the median excess risk, over 50 fits."""
     X, y = draw_aniso(20_000, 10, 1.0, np.random.default_rng(0))
     n = len(y)
     gram, optimum = X.T @ X, np.linalg.lstsq(X, y, rcond=None)[0]
@@ -28,37 +50,20 @@ def main() -> int:
     def excess(coef: np.ndarray) -> float:
         return float((coef - optimum) @ gram @ (coef - optimum) / n)
 
-    IterativeHessianMixing(1.0).fit(X, y)  # calibrations are cached, as in any second fit
     met = True
     for epsilon in (1.0, 10.0):
-        IterativeHessianMixing(epsilon).fit(X, y)
-        ours, theirs, our_times, their_times = [], [], [], []
-        for seed in range(FITS):
-            start = time.perf_counter()
-            model = IterativeHessianMixing(epsilon, random_state=seed).fit(X, y)
-            our_times.append(time.perf_counter() - start)
-            ours.append(excess(model.coef_))
-            peer = LinearRegression(
-                epsilon=epsilon,
-                bounds_X=(X.min(axis=0), X.max(axis=0)),
-                bounds_y=(y.min(), y.max()),
-                fit_intercept=False,
-                random_state=seed,
+        peers = [_timed(_peer(X, y, epsilon, seed), X, y) for seed in range(FITS)]
+        for name, options in (("paper defaults", {}), ("auto, joint ledger", TUNED)):
+            IterativeHessianMixing(epsilon, **options).fit(X, y)  # calibrations are cached, as in any second fit
+            fits = [_timed(IterativeHessianMixing(epsilon, random_state=seed, **options), X, y) for seed in range(FITS)]
+            times = [1e3 * np.median([taken for _, taken in runs]) for runs in (fits, peers)]
+            risks = [np.median([excess(coef) for coef, _ in runs]) for runs in (fits, peers)]
+            fine = times[0] <= times[1] and risks[0] <= 0.1 * risks[1]
+            print(
+                f"epsilon {epsilon:>2g}, {name:<18}: fit {times[0]:.1f} ms against {times[1]:.1f} ms; median excess risk "
+                f"{risks[0]:.3g} against {risks[1]:.3g} (ratio {risks[0] / risks[1]:.2g}): {'met' if fine else 'MISSED'}"
             )
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                start = time.perf_counter()
-                peer.fit(X, y)
-                their_times.append(time.perf_counter() - start)
-            theirs.append(excess(np.ravel(peer.coef_)))
-        time_ratio = np.median(our_times) / np.median(their_times)
-        risk_ratio = np.median(ours) / np.median(theirs)
-        print(
-            f"epsilon {epsilon:g}: fit {1e3 * np.median(our_times):.1f} ms against {1e3 * np.median(their_times):.1f} ms "
-            f"(ratio {time_ratio:.2f}, bar 1); median excess risk {np.median(ours):.3g} against {np.median(theirs):.3g} "
-            f"(ratio {risk_ratio:.2g}, bar 0.1), {FITS} fits"
-        )
-        met &= time_ratio <= 1.0 and risk_ratio <= 0.1
+            met &= fine
     return 0 if met else 1
 
 

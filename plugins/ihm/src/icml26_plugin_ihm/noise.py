@@ -78,7 +78,7 @@ def _opendp() -> ModuleType:
         import opendp.prelude as dp
     except ImportError as error:
         raise ImportError(
-            "secure=True needs OpenDP's samplers: pip install 'icml26-plugin-ihm[secure]' (opendp>=0.12)"
+            "secure=True needs OpenDP's samplers: pip install 'icml26-plugin-ihm[secure]' (opendp>=0.13)"
         ) from error
     dp.enable_features("contrib")
     return dp
