@@ -166,6 +166,14 @@ def test_completions_in_bulk_are_greedy_completions_one_by_one(engine: str) -> N
             assert score == pytest.approx(expected, rel=1e-9)
 
 
+def test_auto_avoids_moments_that_do_not_fit(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    X, y = plxor(300, 3)
+    assert type(prepared_problem(X, y, 1e-3, 5, engine="auto").engine).__name__ == "BinnedEngine"
+    monkeypatch.setattr("icml26_plugin_claritree.engines.MOST_MOMENTS", 300 * 36 * 8 - 1)
+    assert type(prepared_problem(X, y, 1e-3, 5, engine="auto").engine).__name__ == "Rank1Engine"
+    assert "300 rows and 6 leaf columns" in caplog.text
+
+
 def test_threads_change_nothing() -> None:
     X, y = plxor(1500, 3)
     one, two = (CLARITreeRegressor(3, 1e-3, 1e-4, 19, n_jobs=n).fit(X, y) for n in (1, 2))

@@ -6,22 +6,25 @@ import importlib.util
 import logging
 from typing import Any, Literal
 
+from icml26_plugin_claritree.moments import packed_size
 from icml26_plugin_claritree.problem import SearchProblem
 from icml26_plugin_claritree.search import Engine
 
 EngineName = Literal["auto", "binned", "rank1", "numpy"]
 
+MOST_MOMENTS = 4 * 2**30  # bytes
+
 _logger = logging.getLogger(__name__)
 
 
 def make_engine(name: EngineName, problem: SearchProblem, n_threads: int = 1) -> Engine[Any]:
-    """The engine called `name` on a problem; `auto` is `binned`, or `numpy` where Numba is not installed."""
+    """The engine called `name` on a problem.
+
+    `auto` is `binned`; `rank1` where the moments of `binned` would take more than `MOST_MOMENTS` bytes; `numpy` where
+    Numba is not installed.
+    """
     if name == "auto":
-        name = "binned" if importlib.util.find_spec("numba") else "numpy"
-        if name == "numpy":
-            _logger.warning(
-                "numba is not installed: the same tree is found by NumPy, tens of times slower; pip install numba"
-            )
+        name = _choose(problem)
     if name == "numpy":
         from icml26_plugin_claritree.engines.vectorized import NumpyEngine
 
@@ -41,3 +44,20 @@ def make_engine(name: EngineName, problem: SearchProblem, n_threads: int = 1) ->
 
         return Rank1Engine(problem, n_threads)
     raise ValueError(f"engine must be one of 'auto', 'binned', 'rank1', 'numpy', got {name!r}")
+
+
+def _choose(problem: SearchProblem) -> EngineName:
+    """The engine of `auto`; a slower one is told to the log."""
+    if importlib.util.find_spec("numba") is None:
+        _logger.warning("numba is not installed: NumPy finds the same tree, tens of times slower; pip install numba")
+        return "numpy"
+    if 8 * problem.n * packed_size(problem.k) > MOST_MOMENTS:
+        _logger.warning(
+            "moments of %d rows and %d leaf columns take more than %.0f GiB: engine 'rank1' finds the same tree without them, "
+            "more slowly; engine='binned' takes the memory",
+            problem.n,
+            problem.k - 1,
+            MOST_MOMENTS / 2**30,
+        )
+        return "rank1"
+    return "binned"
