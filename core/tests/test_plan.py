@@ -103,3 +103,11 @@ def test_qualified_names_work() -> None:
 def test_unknown_device_is_refused() -> None:
     with pytest.raises(UsageError, match="allowed: auto, cpu, cuda, mps"):
         resolve_device("gpu")
+
+
+def test_a_plugin_without_an_index_has_the_same_key() -> None:
+    catalog = toy.catalog()
+    bare = catalog._replace(entries=tuple(entry._replace(config_schema=None) for entry in catalog.entries))
+    requests = [applicable(Planner(one).plan(Choice("shift", {"shift": 1}))) for one in (catalog, bare)]
+    assert requests[0].config == requests[1].config
+    assert requests[0].key == requests[1].key

@@ -96,6 +96,7 @@ class Planner:
         self.settings = settings or Settings()
         self._sources: dict[str, str] = {}
         self._hashes: dict[Path, str] = {}
+        self._schemas: dict[str, Mapping[str, Any]] = {}
         self._device: str | None = None
 
     def plan(
@@ -292,7 +293,17 @@ class Planner:
         return recommended, (note,)
 
     def _resolve(self, entry: Entry, layers: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-        return resolve_config(entry.config_schema, layers, owner=entry.qualified)
+        return resolve_config(self._schema(entry), layers, owner=entry.qualified)
+
+    def _schema(self, entry: Entry) -> Mapping[str, Any]:
+        """The schema of the index; a plugin without one is imported for it, since the key needs every default."""
+        if entry.config_schema is not None:
+            return entry.config_schema
+        if entry.qualified not in self._schemas:
+            from icml26.index_build import config_schema
+
+            self._schemas[entry.qualified] = config_schema(entry.spec)
+        return self._schemas[entry.qualified]
 
     def _misfit(
         self, method: Entry, config: Mapping[str, Any], dataset: Entry, dataset_config: Mapping[str, Any]
@@ -320,7 +331,7 @@ class Planner:
     ) -> tuple[dict[str, Any], dict[str, str]]:
         """Paths of a config made absolute, and the hash of what they hold, by field."""
         config, hashes = dict(config), {}
-        properties = (entry.config_schema or {}).get("properties", {})
+        properties = self._schema(entry).get("properties", {})
         for name in names:
             value = config.get(name)
             if not isinstance(value, str) or not value:

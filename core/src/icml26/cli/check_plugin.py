@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from icml26.cli.output import console
 
 if TYPE_CHECKING:
     from icml26.plugins import Candidate
@@ -45,9 +46,9 @@ def check_plugin(
     from icml26.units import parse_duration
 
     if write_index:
-        sys.stdout.write(f"{_write_index(name)}\n")
+        console().write(str(_write_index(name)))
         if smoke:
-            sys.stdout.write(f"{_write_index(name, _smoke_scores(name))}\n")
+            console().write(str(_write_index(name, _smoke_scores(name))))
         return
     if smoke:
         raise UsageError("--smoke goes with --write-index; the checks always run the smoke settings")
@@ -58,7 +59,12 @@ def check_plugin(
             raise UsageError(f"--expect {text!r}: expected ID=REASON")
         expected[check] = reason
     report = _check(name, only, expected, wheel, parse_duration(timeout))
-    sys.stdout.write((json.dumps(report.to_json()) if as_json else _text(report)) + "\n")
+    if as_json:
+        document = report.to_json()
+        document.pop("schema")
+        console().json("check-plugin", document)
+    else:
+        console().write(_text(report))
     raise typer.Exit(0 if report.clean else 1)
 
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import logging
-import sys
 import warnings
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from icml26.cli.output import console
 from icml26.config import Overrides, merge_overrides, parse_settings, read_config_file
 
 _ARROWS = {"lower": "lower is better", "higher": "higher is better", None: ""}
@@ -99,7 +98,10 @@ def run(
     )
     request = applicable(plan)
     if dry_run:
-        _say(json.dumps(request.to_json(), indent=1) if as_json else _describe(request.to_json()))
+        if as_json:
+            console().json("run", {"requests": [request.to_json()]})
+        else:
+            console().write(_describe(request.to_json()))
         return
     runs = writable_folder(output or runs_folder())
     with terminal_stream() as terminal:
@@ -120,25 +122,18 @@ def run(
         bar.close()
     if as_json:
         records = [result.record] + ([result.reference.record] if result.reference else [])
-        _say(
-            json.dumps({"schema": "icml26.run/1", "records": [record.to_json() for record in records]}, allow_nan=False)
-        )
+        console().json("run", {"records": [record.to_json() for record in records]})
     else:
         from icml26.cli.run_table import run_table
 
-        _say(run_table(result))
+        console().write(run_table(result))
     if not result.record.succeeded:
-        sys.stderr.write(f"{result.record.status}: {(result.record.error or {}).get('message')}\n")
+        console().error(f"{result.record.status}: {(result.record.error or {}).get('message')}")
     raise typer.Exit(_exit_code(result.record.status))
 
 
 def _exit_code(status: str) -> int:
     return {"succeeded": 0, "refused": 2, "not-applicable": 2}.get(status, 1)
-
-
-def _say(text: str) -> None:
-    sys.stdout.write(text + "\n")
-    sys.stdout.flush()
 
 
 def _describe(request: dict[str, Any]) -> str:
