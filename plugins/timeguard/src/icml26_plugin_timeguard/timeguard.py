@@ -124,7 +124,9 @@ class PoolTraining:
         loss = self._unit(trainer.unit_losses())
         if s.stage2 == "loss" or s.pi * gamma >= 1:
             return criteria.lowest(loss, criteria.quantile_count(loss.shape[1], gamma))
-        return drls(loss, self._unit(isolation.score(~pool)), gamma, s.pi)
+        # An average over channels needs every score; a channel's own gate only needs to know who passes.
+        gate = None if s.unit == "window" else criteria.quantile_count(loss.shape[1], s.pi * gamma)
+        return drls(loss, self._unit(isolation.score(~pool, gate=gate)), gamma, s.pi)
 
     def round(
         self, trainer: Trainer, keeper: Keeper, isolation: Isolation, pool: np.ndarray, round_index: int
