@@ -54,6 +54,7 @@ def test_nyc_weather_is_an_hourly_grid_without_gaps() -> None:
     assert values.shape == (len(times), 18) and 8_600 < len(times) < 8_761
     assert np.isfinite(values).all()
     assert (np.diff(times) == np.timedelta64(1, "h")).all()
+    assert values[:, names.index("EWR wind_speed")].max() < 60
     jfk = values[:, names.index("JFK temp")]
     assert 5 < jfk.min() < 35 and 80 < jfk.max() < 110  # Fahrenheit
     assert times[0] == np.datetime64("2013-01-01T06:00")
