@@ -132,6 +132,14 @@ def test_one_channel_is_enough_for_attack_and_defence() -> None:
     assert problem.truth.attack is not None and problem.truth.attack.poisoned.shape == result.pool.shape == (1, 337)
 
 
+def test_a_short_series_under_the_papers_settings_is_pointed_to_the_small_profile(
+    small: Problem[Inputs, Truth],
+) -> None:
+    for beta, warned in ((0.5, True), (0.8, False)):
+        result = guard(session(small), replace(SETTINGS, beta=beta, rounds=1))
+        assert any("Only 337 training windows" in text for text in result.warnings) == warned
+
+
 def test_stuck_sensors_are_reported(small: Problem[Inputs, Truth]) -> None:
     series = small.inputs.train.copy()
     series[100:250, 1] = 7.0

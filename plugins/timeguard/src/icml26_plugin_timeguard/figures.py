@@ -81,7 +81,7 @@ def _attack_panel(
 def _legend(attacked: bool) -> list[Line2D]:
     entries: list[tuple[str, dict[str, Any]]] = [
         ("data", {"color": DATA}),
-        ("forecast of the clean history", {"color": FORECAST}),
+        ("forecast of the clean history" if attacked else "forecast", {"color": FORECAST}),
     ]
     if attacked:
         entries += [
@@ -117,6 +117,7 @@ def pool_figure(problem: Problem[Inputs, Truth], pool: Pool, path: Path) -> None
         line_axis.plot((~pool.final).mean(axis=0), color=DATA, linewidth=0.7)
         line_axis.set_xlabel("training window (its first step)")
         line_axis.set_ylabel("share of channels\nout in the end")
+        line_axis.set_xlim(-0.5, n - 0.5)
     else:
         image_axis.set_title(
             "Units thrown out by the pool; attacked channels in orange, injections ticked above", pad=22

@@ -16,6 +16,7 @@ from icml26_plugin_timeguard.settings import Log, PoolSettings, Progress, forget
 from icml26_plugin_timeguard.trainer import Trainer, stream_seed
 
 POOL = 2
+SHORT_SERIES = 8000
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,11 @@ class PoolTraining:
         settings.check(len(session.train), session.seq_len, session.pred_len)
         self.session, self.settings, self.progress, self.log = session, settings, progress, log
         self.warnings: list[str] = []
+        if session.n_windows < SHORT_SERIES and settings.beta <= 0.5:
+            self.warnings.append(
+                f"Only {session.n_windows} training windows: beta={settings.beta}, made for 15,000 and more, may leave the "
+                "forecaster too few; the profile small (TimeGuardTrainer.small) is for such series."
+            )
 
     def _unit(self, scores: np.ndarray) -> np.ndarray:
         return by_window(scores) if self.settings.unit == "window" else scores
