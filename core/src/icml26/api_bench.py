@@ -11,9 +11,10 @@ from icml26.catalog import Catalog
 from icml26.coordinator import Notice
 from icml26.errors import UsageError
 from icml26.executors import Executor, open_executor, threads_for
-from icml26.experiment import BenchResult, Figures, Stale, plan_experiment, run_experiment
+from icml26.experiment import Figures, plan_experiment
 from icml26.grid import Grid, check_seeds, choices
 from icml26.home import runs_folder, store_file
+from icml26.measurement import BenchResult, Stale, run_experiment
 from icml26.plan import Choice, Planner, Settings
 from icml26.plugins import load_catalog
 from icml26.reproduction import Reproduction, find_recipe, run_recipe

@@ -16,9 +16,10 @@ from icml26.claims import Verdict, judge, verdict_json
 from icml26.coordinator import Notice
 from icml26.errors import UsageError
 from icml26.executors import Executor
-from icml26.experiment import BenchResult, Experiment, Figures, Stale, plan_experiment, run_experiment
+from icml26.experiment import Experiment, Figures, plan_experiment
 from icml26.home import home_folder
 from icml26.keys import jsonable
+from icml26.measurement import BenchResult, Stale, run_experiment
 from icml26.plan import Planner
 from icml26.recipes import RecipeFile, read_recipe
 from icml26.records import write_text_durably

@@ -14,7 +14,7 @@ import pytest
 
 PAGES = Path(__file__).parents[3] / "docs"
 #: How many blocks of console and of Python a page has at least: a page that is not understood is not tested.
-EXPECTED = {"data.md": (4, 3), "scale.md": (4, 0)}
+EXPECTED = {"data.md": (4, 3), "benches.md": (6, 1), "scale.md": (4, 0)}
 _BLOCK = re.compile(
     r"^(?:<!-- (?P<key>file|exit): (?P<value>\S+) -->\n)?```(?P<language>\w+)\n(?P<text>.*?)^```$", re.M | re.S
 )

@@ -11,8 +11,9 @@ import typer
 from icml26.cli import bench_setting as options
 
 if TYPE_CHECKING:
-    from icml26.experiment import BenchResult, Experiment
+    from icml26.experiment import Experiment
     from icml26.grid import Grid
+    from icml26.measurement import BenchResult
 
 
 def bench(
@@ -69,7 +70,8 @@ def bench(
     """
     from icml26.cli.bench_tables import show_bench
     from icml26.cli.output import console
-    from icml26.experiment import plan_experiment, run_experiment
+    from icml26.experiment import plan_experiment
+    from icml26.measurement import run_experiment
 
     setting = options.Setting(
         jobs, executor, device, threads, timeout, memory, smoke, save, fresh, stale, figures, output, store, quiet

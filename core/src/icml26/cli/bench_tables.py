@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from icml26.claims import Verdict
 from icml26.cli.output import Output
-from icml26.experiment import BenchResult
 from icml26.leaderboard import Outcome, Row
+from icml26.measurement import BenchResult
 from icml26.statistics import Comparison, Estimate
 
 _MARKS = {"reference": " (reference)", "baseline": "", "oracle": " (oracle)", "paper": ""}
