@@ -113,23 +113,26 @@ def wheels(session: nox.Session) -> None:
 @nox.session
 @nox.parametrize("plugin", PLUGINS, ids=PLUGINS)
 def federation(session: nox.Session, plugin: str) -> None:
-    """Install one plugin alone from an index over HTTP, as a user would; run it, the kit and its tests there."""
+    """Install one plugin alone from an index over HTTP, as a user would; run it, the kit and its sdist's tests there."""
     install(session, "uv")
     if _is_stale():
         _build_index(session)
     distribution = f"icml26-plugin-{plugin}"
     with _served(DIST) as url:
-        wanted = [f"{distribution}[test]", "icml26[test,data]"]
-        constraints = ["-c", str(ROOT / "constraints.txt")]
-        session.run("uv", "pip", "install", *constraints, "--index", f"{url}/simple", *wanted)
+        options = ["-c", str(ROOT / "constraints.txt"), "--index", f"{url}/simple"]
+        session.run("uv", "pip", "install", *options, f"{distribution}[test]")
     folder = Path(session.create_tmp()).resolve()
+    for old in folder.iterdir():
+        shutil.rmtree(old) if old.is_dir() else old.unlink()
     environment = {"ICML26_HOME": str(folder / "home")}
     session.chdir(folder)
     session.run("icml26", "list-methods", "--plugin", plugin, env=environment)
     session.run("python", "-c", _RUN_FIRST, plugin, env=environment)
     session.run("icml26", "check-plugin", plugin, "--wheel", str(_wheel_of(distribution)), env=environment)
-    shutil.copytree(ROOT / "plugins" / plugin / "tests", folder / "tests", dirs_exist_ok=True)
-    shutil.copy(ROOT / "plugins" / plugin / "pyproject.toml", folder)
+    (sdist,) = (DIST / "files").glob(f"{distribution.replace('-', '_')}-*.tar.gz")
+    shutil.unpack_archive(sdist, folder, filter="data")
+    session.chdir(folder / sdist.name.removesuffix(".tar.gz"))
+    shutil.rmtree("src")  # what is tested is the installed wheel
     session.run("pytest", "-q", "tests", *session.posargs, env=environment)
 
 
