@@ -4,8 +4,9 @@
 
 Each bench is a grid of runs that sleep, are stuck in C (ignoring SIGTERM), or leave a double-forked grandchild. Every kill is
 a SIGKILL to the coordinator, a guardian, a worker or the whole tree, after a random time, on a fresh store or while an
-earlier bench is being resumed. After each: every ``record.json`` is whole; within 10 s of the coordinator's death no process
-of the bench lives; and in the end the rerun starts exactly the runs that have no succeeded record, and each key has one.
+earlier bench is being resumed, half of them while the store is locked so that finished runs wait as files. After each: every
+``record.json`` is whole; within 10 s of the coordinator's death no process of the bench lives; and in the end the rerun starts
+exactly the runs that have no succeeded record, and each key has one.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import os
 import random
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -43,6 +45,7 @@ class Tally:
     kills: dict[str, int] = field(default_factory=dict)
     missed: int = 0
     resumed_kills: int = 0
+    kills_with_backlog: int = 0
     slowest_orphan_seconds: float = 0.0
     faults: list[str] = field(default_factory=list)
 
@@ -69,6 +72,25 @@ class Lab:
     def records(self) -> list[RunRecord]:
         """All record files; raises StoreError for a damaged one."""
         return [RunRecord.read(path) for path in (self.folder / "runs").glob("*/record.json")]
+
+    def lock(self) -> sqlite3.Connection | None:
+        """Lock the store for a while, so that finished runs pile up as files; None when that is not possible now."""
+        path = self.folder / "store.sqlite3"
+        if not path.exists():
+            return None
+        connection = sqlite3.connect(path, isolation_level=None, timeout=1.0)
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError:
+            connection.close()
+            return None
+        time.sleep(0.5)
+        return connection
+
+    def backlog(self) -> int:
+        """How many record files are not in the store."""
+        with Store.open(self.folder / "store.sqlite3", readonly=True) as store:
+            return len(list((self.folder / "runs").glob("*/record.json"))) - store.count()
 
     def grandchildren(self) -> list[int]:
         return [int(path.read_text() or 0) for path in self.folder.glob("pid-*")]
@@ -150,7 +172,12 @@ def main() -> int:
                 token = token_of(process.pid, process_started(process.pid))
                 time.sleep(chance.uniform(0.2, 3.5))
                 victim = chance.choice(VICTIMS)
-                if process.poll() is not None or not kill(victim, process.pid, chance):
+                lock = lab.lock() if chance.random() < 0.5 else None
+                hit = process.poll() is None and kill(victim, process.pid, chance)
+                if lock is not None:
+                    tally.kills_with_backlog += hit and lab.backlog() > 0
+                    lock.close()
+                if not hit:
                     tally.missed += 1
                 else:
                     tally.kills[victim] = tally.kills.get(victim, 0) + 1

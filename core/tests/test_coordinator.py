@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from icml26.coordinator import Recorded, Summary, Waiting, amend, run_all
+from icml26.coordinator import Interrupted, Recorded, Summary, Waiting, amend, run_all
 from icml26.errors import EnvironmentError_, StoreError
 from icml26.executors import Event, Finished, Job, Unwritten
 from icml26.executors.local import LocalExecutor
@@ -439,6 +439,36 @@ def test_a_dask_worker_that_is_killed_costs_no_run(tmp_path: Path, lab_python: s
         assert {record.status for record in summary.records.values()} == {"succeeded"}
         keys = [run.key for run in store.query()]
         assert (len(keys), len(set(keys))) == (12, 12)
+
+
+def test_interrupting_jobs_elsewhere_ends_them_and_records_only_what_was_finished(
+    tmp_path: Path, lab_python: str
+) -> None:
+    pytest.importorskip("submitit")
+    from icml26.executors.slurm import SlurmExecutor
+
+    executor = SlurmExecutor(tmp_path / "jobs", slots=2, cluster="local")
+    asked = [request(), mischief("stuck-in-c", 60, tmp_path / "pid")]
+
+    def interrupt(notice: object) -> None:
+        if isinstance(notice, Recorded):
+            wait_for_file(tmp_path / "pid")
+            raise KeyboardInterrupt
+
+    with Store.open(tmp_path / "store.sqlite3") as store:
+        with pytest.raises(Interrupted) as caught:
+            run_all(
+                asked,
+                executor,
+                store,
+                runs_folder=tmp_path / "runs",
+                python=lambda item: lab_python,
+                on_event=interrupt,
+            )
+        assert [record.status for record in caught.value.summary.records.values()] == ["succeeded"]
+        assert (store.count(), active_leases(store)) == (1, [])
+    assert process_started(int((tmp_path / "pid").read_text(encoding="ascii"))) < 0
+    assert [path.name for path in (tmp_path / "runs").iterdir()] == [asked[0].record_id]
 
 
 @pytest.mark.slow

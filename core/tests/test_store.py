@@ -214,6 +214,17 @@ def test_reading_a_missing_store_creates_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_store_that_a_writer_is_just_making_reads_as_empty(tmp_path: Path) -> None:
+    path = tmp_path / "new.sqlite3"
+    path.touch()
+    with Store.open(path, readonly=True) as reader:
+        assert reader.count() == 0
+    with closing(sqlite3.connect(path, isolation_level=None)) as writer:
+        writer.execute("PRAGMA journal_mode = wal")
+        with Store.open(path, readonly=True) as reader:
+            assert reader.count() == 0
+
+
 def test_a_store_without_write_bits_is_read_but_not_written_even_by_root(store: Store) -> None:
     store.ingest(record("a"))
     store.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import json
 import os
@@ -11,8 +12,10 @@ from pathlib import Path
 
 import pytest
 import toy
+from icml26 import processes
 from icml26.api import run
 from icml26.records import RunRecord
+from icml26.worker import Channel, Session
 from lab_environment import mischief
 
 
@@ -78,3 +81,31 @@ def test_a_clock_that_is_set_back_changes_no_duration(tmp_path: Path, monkeypatc
     record = run("shift", output=tmp_path, catalog=toy.catalog(), reference=False).record
     assert record.status == "succeeded"
     assert all(0 <= seconds < 60 for seconds in record.seconds.values())
+
+
+def test_where_a_peak_cannot_be_reset_the_next_record_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "_peak_is_old", False)
+    session = Session(Channel(None))
+    assert session.fit_for_reuse()
+    assert (processes.peak_bytes() or 0) > 1 << 20
+    monkeypatch.setattr(processes.Path, "write_text", _refuse)
+    assert session.fit_for_reuse()
+    monkeypatch.undo()
+    monkeypatch.setattr(processes, "_peak_is_old", True)
+    record = run("shift", output=tmp_path, catalog=toy.catalog(), reference=False).record
+    assert (record.status, record.peak_memory_bytes) == ("succeeded", None)
+
+
+def _refuse(*arguments: object, **options: object) -> int:
+    raise OSError(errno.EACCES, "Permission denied")
+
+
+def test_children_are_found_where_the_kernel_does_not_list_them() -> None:
+    child = subprocess.Popen(["sleep", "60"])
+    try:
+        found = processes._children_by_scan(os.getpid())
+        assert child.pid in found
+        assert sorted(found) == sorted(processes.children(os.getpid()))
+    finally:
+        child.kill()
+        child.wait()

@@ -20,7 +20,7 @@ from icml26.ids import new_id
 from icml26.leases import Lease, Leases, active_leases, discard_unfinished, recover
 from icml26.records import RunRecord, RunRequest
 from icml26.store import Store
-from icml26.verdict import read_answer
+from icml26.verdict import CANCELLED, read_answer
 
 LOCK_PATIENCE_SECONDS = 300.0
 _TRY_SECONDS = 0.2
@@ -181,9 +181,10 @@ class _Loop:
         self.executor.close()
         for job in self.running.values():
             answer = read_answer(job.request, job.folder)
-            if isinstance(answer, RunRecord):
+            if isinstance(answer, RunRecord) and (answer.error or {}).get("type") != CANCELLED:
                 self.waiting.append((answer, job.folder))
-            else:
+            else:  # jobs elsewhere are ended by cancelling them: that is our doing, not the run's end
+                (job.folder / "record.json").unlink(missing_ok=True)
                 discard_unfinished(job.folder, job.id)
         self.running.clear()
         try:

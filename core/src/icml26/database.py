@@ -89,14 +89,13 @@ class Database:
     @classmethod
     def _open_reader(cls, path: Path) -> Self:
         if not path.exists():
-            connection = sqlite3.connect(":memory:", isolation_level=None)
-            for script in MIGRATIONS:
-                connection.executescript(script)
-            _stamp(connection)
-            return cls(path, connection, readonly=True)
+            return cls(path, _empty(), readonly=True)
         connection = sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, isolation_level=None, timeout=10.0)
         try:
             version = int(connection.execute("PRAGMA user_version").fetchone()[0])
+            if version == 0 and not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+                connection.close()  # a writer has just made the file
+                return cls(path, _empty(), readonly=True)
             if version >= len(MIGRATIONS) or version == 0:
                 return cls(path, connection, readonly=True)
         except sqlite3.OperationalError as error:
@@ -229,6 +228,15 @@ class Database:
                 f"{self.path}: written by a newer icml26 (schema {version}, this one knows {len(MIGRATIONS)}); "
                 "upgrade with `pip install -U icml26` or use --store FILE for a new one"
             )
+
+
+def _empty() -> sqlite3.Connection:
+    """A store without records, in memory."""
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    for script in MIGRATIONS:
+        connection.executescript(script)
+    _stamp(connection)
+    return connection
 
 
 def _stamp(connection: sqlite3.Connection) -> None:

@@ -22,7 +22,7 @@ from typing import Any
 
 from icml26 import processes
 from icml26.records import RunRecord, RunRequest
-from icml26.verdict import Verdict, leave_record, read_answer
+from icml26.verdict import CANCELLED, Verdict, leave_record, read_answer
 from icml26.worker_process import GRACE_SECONDS, Affinity, UnwritableFolderError, WorkerProcess
 
 #: Interpreter start and the reading of the catalog, before the request's own time starts.
@@ -168,7 +168,7 @@ class Guardian:
                 self._take_job(command)
             elif command["op"] == "cancel" and self.job is not None:
                 self._end_worker()
-                self._conclude(Verdict("killed", "Cancelled", "the run was cancelled"))
+                self._conclude(Verdict("killed", CANCELLED, "the run was cancelled"))
 
     def _tell(self, event: Mapping[str, Any], *, end: bool = False) -> None:
         """Queue an event. The end of a job is told at once; what is on the way may wait for it, or be dropped when the parent

@@ -12,6 +12,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 
 #: Marks every process that was started for runs: ``<coordinator>:<guardian>``. It survives double forks and new sessions.
@@ -61,6 +62,8 @@ def token_of(pid: int, started: float) -> str:
 
 def children(pid: int) -> list[int]:
     """The living and unreaped children of a process."""
+    if LINUX and not _children_are_listed():
+        return _children_by_scan(pid)
     if LINUX:
         found: list[int] = []
         try:
@@ -76,6 +79,22 @@ def children(pid: int) -> list[int]:
         return [child.pid for child in psutil.Process(pid).children()]
     except psutil.Error:
         return []
+
+
+@cache
+def _children_are_listed() -> bool:
+    """Whether this kernel lists children (``CONFIG_PROC_CHILDREN``); some sandboxes do not."""
+    return Path(f"/proc/self/task/{os.getpid()}/children").exists()
+
+
+def _children_by_scan(pid: int) -> list[int]:
+    found = []
+    for name in os.listdir("/proc"):  # noqa: PTH208 - a hot path
+        if name.isdigit():
+            fields = _stat_fields(int(name))
+            if fields is not None and int(fields[1]) == pid:
+                found.append(int(name))
+    return found
 
 
 def descendants(pid: int) -> list[int]:
@@ -170,17 +189,24 @@ def out_of_memory_kills() -> int:
     return count
 
 
+# Whether the kernel's peak of this process is that of an earlier run: a fact of the process, so it lives with it.
+_peak_is_old = False
+
+
 def reset_peak() -> bool:
-    """Start the measurement of this process's peak anew; False where the kernel cannot."""
+    """Start the measurement of this process's peak anew; False where the kernel cannot: the peak is unknown from then on."""
+    global _peak_is_old
     try:
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
     except OSError:
-        return False
-    return True
+        _peak_is_old = True
+    return not _peak_is_old
 
 
 def peak_bytes() -> int | None:
     """The largest resident size of this process since ``reset_peak`` or its start; None where it is not known."""
+    if _peak_is_old:
+        return None
     if LINUX:
         with contextlib.suppress(OSError, ValueError, IndexError):
             return _status_bytes("VmHWM")

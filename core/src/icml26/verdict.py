@@ -12,6 +12,8 @@ from icml26.errors import StoreError
 from icml26.records import RELATE_SCHEMA, RunRecord, RunRequest, Status, document_text, write_text_durably
 
 _LOG_TAIL = 4000
+#: The error type of a run that its coordinator ended.
+CANCELLED = "Cancelled"
 
 
 @dataclass(slots=True)

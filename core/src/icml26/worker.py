@@ -95,18 +95,16 @@ class Session:
 
     def fit_for_reuse(self) -> bool:
         """Whether another run would find this process as good as new; cleans up first where that helps."""
-        busy = [
-            thread for thread in threading.enumerate() if not thread.daemon and thread is not threading.main_thread()
-        ]
-        if busy or not processes.reset_peak():
+        if any(not thread.daemon and thread is not threading.main_thread() for thread in threading.enumerate()):
             return False
-        if self.baseline is None or processes.private_bytes() - self.baseline <= RETAINED_BYTES:
-            return True
-        self.problems.key = self.problems.problem = None
-        gc.collect()
-        processes.release_free_memory()
-        fit = processes.private_bytes() - self.baseline <= RETAINED_BYTES
-        return processes.reset_peak() and fit
+        fit = self.baseline is None or processes.private_bytes() - self.baseline <= RETAINED_BYTES
+        if not fit and self.baseline is not None:
+            self.problems.key = self.problems.problem = None
+            gc.collect()
+            processes.release_free_memory()
+            fit = processes.private_bytes() - self.baseline <= RETAINED_BYTES
+        processes.reset_peak()  # where the kernel cannot, the next record has no peak rather than another run's
+        return fit
 
     def serve(self, document: dict[str, Any], folder: Path) -> None:
         """Answer one request; whatever happens, an event says so."""
