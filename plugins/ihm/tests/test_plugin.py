@@ -351,6 +351,6 @@ def test_official_variants_differ_in_their_defaults_alone(problem):
         ),
     ]
     for official, plain, config in pairs:
-        expected = run(plain, inputs_of(X, y), epsilon=30, **config).predict(X)
-        np.testing.assert_array_equal(run(official, inputs_of(X, y), epsilon=30).predict(X), expected)
-        assert (run(plain, inputs_of(X, y), epsilon=30).predict(X) != expected).any()
+        expected = run(plain, inputs_of(X, y), epsilon=5, **config).predict(X)
+        np.testing.assert_array_equal(run(official, inputs_of(X, y), epsilon=5).predict(X), expected)
+        assert (run(plain, inputs_of(X, y), epsilon=5).predict(X) != expected).any()
