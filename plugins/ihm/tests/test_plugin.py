@@ -22,6 +22,8 @@ PRIVATE = [
     methods.LinearMixing,
     methods.OneStep,
     methods.GradientDescent,
+    methods.OfficialAdaSSP,
+    methods.OfficialGradientDescent,
 ]
 
 
@@ -336,3 +338,19 @@ def test_a_single_fit_is_drawn_without_intervals(problem, tmp_path):
 
 def test_predictors_compare_by_content():
     assert LinearPredictor(np.ones(2), 1.0)(np.ones((3, 2))).tolist() == [3.0, 3.0, 3.0]
+
+
+def test_official_variants_differ_in_their_defaults_alone(problem):
+    X, y = problem
+    pairs = [
+        (methods.OfficialAdaSSP, methods.AdaSSP, {"shift": "official"}),
+        (
+            methods.OfficialGradientDescent,
+            methods.GradientDescent,
+            {"steps": 3, "learning_rate": 0.25, "accounting": "official"},
+        ),
+    ]
+    for official, plain, config in pairs:
+        expected = run(plain, inputs_of(X, y), epsilon=5, **config).predict(X)
+        np.testing.assert_array_equal(run(official, inputs_of(X, y), epsilon=5).predict(X), expected)
+        assert (run(plain, inputs_of(X, y), epsilon=5).predict(X) != expected).any()

@@ -188,6 +188,17 @@ class AdaSSP(_Private):
         return {name: getattr(self.config, name) for name in ("shift", "varrho", "accounting")}
 
 
+class OfficialAdaSSP(AdaSSP):
+    """AdaSSP as in the code of the mixing paper."""
+
+    class Config(AdaSSP.Config):
+        """As AdaSSP, with the other shift."""
+
+        shift: Shift = Field(
+            "official", description="Lowering of the noisy eigenvalue: 'wang' s sqrt(ln(6/delta)), 'official' s^2."
+        )
+
+
 class LinearMixing(_Private):
     """One sketch of rows and labels."""
 
@@ -233,6 +244,17 @@ class GradientDescent(_Private):
 
     def _parameters(self, n: int, d: int) -> dict[str, Any]:
         return {name: getattr(self.config, name) for name in ("steps", "learning_rate", "accounting")}
+
+
+class OfficialGradientDescent(GradientDescent):
+    """Gradient descent with the paper's three short steps."""
+
+    class Config(GradientDescent.Config):
+        """As gradient descent, with the numbers of the paper's code."""
+
+        steps: int = Field(3, ge=1, le=100_000, description="Gradient steps.")
+        learning_rate: float | Literal["isotropic"] = Field(0.25, description="Step on the mean loss of bounded rows.")
+        accounting: DescentAccounting = Field("official", description="zCDP with replace-one sensitivity.")
 
 
 class LeastSquares(Method[Inputs, Output]):

@@ -47,9 +47,11 @@ def icml26_methods() -> list[MethodSpec]:
             profiles={"monte-carlo": {**MONTE_CARLO, "tradeoff_repeats": 50}},
         ),
         _private("adassp", "AdaSSP", "AdaSSP: noisy X^T X and X^T y with an adaptive ridge (Wang 2018)."),
+        _private("adassp-official", "OfficialAdaSSP", "AdaSSP with the eigenvalue shift of the mixing paper's code."),
         _private("linear-mixing", "LinearMixing", "Least squares on one private Gaussian sketch of [X, y]."),
         _private("ihm-one-step", "OneStep", "Ablation: one step of iterative mixing with linear mixing's sketch size."),
         _private("dp-gd", "GradientDescent", "Noisy full-batch gradient descent on clipped residuals."),
+        _private("dp-gd-official", "OfficialGradientDescent", "The DP-GD of the paper's code: 3 steps of rate 0.25."),
         MethodSpec(
             name="ols",
             task=TASK,
