@@ -103,7 +103,7 @@ def grow(
     ridge = prepared.problem.n * kappa
     if prepared.engine is None:
         rows = np.arange(prepared.problem.n, dtype=np.int32)
-        return [_finish(prepared, Subtree(rows, 0.0), ridge, timed_out=False)] * len(lambdas)
+        return [_finish(prepared, Subtree(rows, 0.0), ridge, {}, timed_out=False)] * len(lambdas)
     engine = prepared.engine.with_ridge(ridge)
     allowed = None
     if features is not None:
@@ -115,11 +115,14 @@ def grow(
             lookahead = Lookahead(engine, budget, top_k, allowed, explore_ties)
             found = lookahead.path(engine.root(), depth, lambdas)
             timed_out = lookahead.timed_out
-    return [_finish(prepared, subtree, ridge, timed_out=timed_out) for subtree in found]
+    models: dict[bytes, LeafModel] = {}  # trees of neighbouring lambdas share most leaves
+    return [_finish(prepared, subtree, ridge, models, timed_out=timed_out) for subtree in found]
 
 
-def _finish(prepared: Prepared, found: Subtree, ridge: float, *, timed_out: bool) -> Grown:
-    """Refit the leaves on their rows, and write the tree in the units of the data."""
+def _finish(
+    prepared: Prepared, found: Subtree, ridge: float, known: dict[bytes, LeafModel], *, timed_out: bool
+) -> Grown:
+    """Refit the leaves on their rows (`known` holds those fitted before), and write the tree in the units of the data."""
     nodes: list[Subtree] = []  # depth first, left before right
     left: list[int] = []
     right: list[int] = []
@@ -136,7 +139,11 @@ def _finish(prepared: Prepared, found: Subtree, ridge: float, *, timed_out: bool
             open_.append((subtree.right, at, False))
             open_.append((subtree.left, at, True))
     leaves = [subtree for subtree in nodes if subtree.feature is None]
-    models = [fit_leaf(prepared.problem.design[s.rows], prepared.problem.target[s.rows], ridge) for s in leaves]
+    for subtree in leaves:
+        rows = subtree.rows
+        if rows.tobytes() not in known:
+            known[rows.tobytes()] = fit_leaf(prepared.problem.design[rows], prepared.problem.target[rows], ridge)
+    models = [known[subtree.rows.tobytes()] for subtree in leaves]
     leaf_number = np.cumsum([subtree.feature is None for subtree in nodes]) - 1
     intercept, coef = _in_data_units(prepared, models)
     tree = Tree(
