@@ -122,12 +122,16 @@ class _Environments:
 
     def fresh(self, user: Any, injected: dict[str, str], *, markers: bool = False) -> Any:
         """A new environment, initialised for the user task."""
+        return user.init_environment(self.plain(injected, markers=markers))
+
+    def plain(self, injected: dict[str, str], *, markers: bool = False) -> Any:
+        """A new environment."""
         text = self.text
         if not markers:
             for vector, marker in self.markers.items():
                 value = injected.get(vector, self.defaults[vector])
                 text = text.replace(marker, json.dumps(value, ensure_ascii=False)[1:-1])
-        return user.init_environment(self.type.model_validate_json(text))
+        return self.type.model_validate_json(text)
 
     def executable_injections(self) -> list[str]:
         """Injection tasks that need at least one call: the others only ask for words, which no tool call shows."""

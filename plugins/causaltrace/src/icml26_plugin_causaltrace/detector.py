@@ -124,7 +124,7 @@ class CausalTrace:
     No call to a language model is made.
     """
 
-    tau: float = 0.35
+    tau: float = 0.4
     mode: Mode = "prob"
     policy: Policy = field(default_factory=Policy)
     leak: float = LEAK

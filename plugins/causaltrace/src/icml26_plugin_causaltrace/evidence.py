@@ -27,7 +27,7 @@ AFF_READ_NOUN = 0.6
 NAMED_ONLY = 0.6
 TASK_NOUN, TASK_SILENT, READ_SILENT = 0.3, 0.2, 0.6
 #: Verbs that ask for whatever noun follows: "make a reservation".
-GENERIC = frozenset("make do create perform start add place get give set put open".split())
+GENERIC = frozenset("make do create perform add place give set put".split())
 #: Data that shares a window with an instruction, but bears none, survives the block to this share.
 BYSTANDER = 0.5
 WEIGHT_UNEXPLAINED = 0.3
@@ -151,6 +151,8 @@ class Evidence:
         aff = affordance(step.tool, info.description if info else "")
         raw = list(dict.fromkeys(flatten(step.arguments)))
         values = [v for r in raw[:VALUES_CAP] if (v := Value.of(r)) is not None]
+        if step.kind == "delegation":  # who gets the task says nothing about whose task it is
+            values = [v for v in values if v.prose] or values
         incomplete = len(raw) > VALUES_CAP
         in_task = [v.match(self._task, self._task_stems) for v in values]
         hits, cut = self._hits(values)
@@ -160,7 +162,8 @@ class Evidence:
             1.0 if max(t, b) >= 0.3 else WEIGHT_UNEXPLAINED for t, b in zip(in_task, best_seen, strict=True)
         ]
         acts = self.policy.acts(step, info)
-        aff_task = self._task_affordance(aff, acts)
+        # To hand over what the user asked for stays within his words, whoever does it.
+        aff_task = 1.0 if step.kind == "delegation" else self._task_affordance(aff, acts)
         candidates = self._candidates(aff, acts, values, weights, windows, hits)
 
         def p_task(blocked: dict[int, float]) -> float:

@@ -22,7 +22,7 @@ VERB_GROUPS: tuple[frozenset[str], ...] = tuple(
         "send pay transfer refund wire remit",
         "send mail email forward message write reply notify tell text",
         "post publish upload share send write announce put",
-        "create add make schedule set write register open plan organize",
+        "create add make schedule set write register put plan organize",
         "delete remove erase cancel drop wipe clear",
         "update change modify edit set reset replace rename reschedule move adjust",
         "reserve book order buy purchase rent",
@@ -123,6 +123,11 @@ def read_policy(path: Path) -> Policy:
         body = json.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise InputError(f"policy {path} cannot be read: {error}") from None
+    return policy_of(body, str(path))
+
+
+def policy_of(body: Any, path: str) -> Policy:
+    """A policy from its JSON form; ``path`` names the file in errors."""
     allowed = {"sensitive", "trusted_tools", "trusted_domains"}
     if not isinstance(body, dict) or set(body) - allowed:
         raise InputError(f"policy {path} must be a JSON object with keys among {', '.join(sorted(allowed))}")
