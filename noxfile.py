@@ -19,6 +19,7 @@ import nox
 ROOT = Path(__file__).parent
 PLUGINS = sorted(path.name for path in (ROOT / "plugins").iterdir() if (path / "pyproject.toml").is_file())
 
+CORE_FOR_TESTS = "core[test,browser,data,dask,slurm,stats,report]"
 DIST = ROOT / "dist"
 
 nox.options.default_venv_backend = "uv"
@@ -63,7 +64,7 @@ def types(session: nox.Session) -> None:
 @nox.session
 def tests_core(session: nox.Session) -> None:
     """The core's tests."""
-    install(session, "-e", "core[test,browser,data,dask,slurm,stats,report]")
+    install(session, "-e", CORE_FOR_TESTS)
     session.run("pytest", "-q", "core/tests", *session.posargs)
 
 
@@ -82,7 +83,7 @@ def slow(session: nox.Session) -> None:
     names = session.posargs or ["core"]
     for name in names:
         folder = "core" if name == "core" else f"plugins/{name}"
-        install(session, "-e", "core[test,browser,data,dask,slurm,stats,report]", *([] if name == "core" else ["-e", f"{folder}[test]"]))
+        install(session, "-e", CORE_FOR_TESTS, *([] if name == "core" else ["-e", f"{folder}[test]"]))
         session.run("pytest", "-q", "-m", "slow", folder)
 
 
