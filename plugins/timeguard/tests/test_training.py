@@ -29,6 +29,14 @@ def test_an_all_ones_mask_gives_the_plain_smooth_l1_mean() -> None:
     torch.testing.assert_close(masked, nn.functional.smooth_l1_loss(forecast, future), rtol=1e-8, atol=0)
 
 
+def test_a_partial_mask_gives_the_mean_over_what_it_selects() -> None:
+    forecast, future = losses()
+    mask = torch.zeros(5, 3, dtype=torch.float64)
+    mask[1, 2] = mask[4, 0] = 1
+    per_unit = unit_loss(forecast, future)
+    torch.testing.assert_close(masked_mean(per_unit, mask), (per_unit[1, 2] + per_unit[4, 0]) / 2, rtol=1e-7, atol=0)
+
+
 def test_an_empty_mask_gives_zero_loss_and_zero_gradients() -> None:
     forecast, future = losses()
     loss = masked_mean(unit_loss(forecast, future), torch.zeros(5, 3, dtype=torch.float64))
