@@ -153,6 +153,12 @@ def test_stale_runs_are_told_and_measured_anew_on_request(arena: Arena) -> None:
     assert anew["records"][0]["id"] != first["id"]
 
 
+def copied(arena: Arena, folder: Path) -> Path:
+    """Another store, with a run that no recipe asked for."""
+    arena.run("bench", "rival", "--seeds", "9", "--metrics", "error", "-q", "--store", str(folder / "other.sqlite3"))
+    return folder / "other.sqlite3"
+
+
 def test_a_report_of_it_all_is_written(arena: Arena, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     arena.run("reproduce", "arena", "-q")
@@ -161,6 +167,8 @@ def test_a_report_of_it_all_is_written(arena: Arena, tmp_path: Path) -> None:
     text = (tmp_path / "site" / "claims.html").read_text()
     assert "The mean beats one draw" in text
     assert "does not hold" in text
+    other = arena.json("report", "-o", str(tmp_path / "other"), "--store", str(copied(arena, tmp_path)))
+    assert other["recipes"] == 0, "claims stand beside the runs that they were measured on"
     empty = arena.run("report", "--since", "2999-01-01", "-o", str(tmp_path / "none"), code=5)
     assert "no such runs" in empty.stderr
 
