@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import sqlite3
+import time
 from pathlib import Path
 
 import pytest
@@ -152,6 +153,12 @@ def test_stale_runs_are_told_and_measured_anew_on_request(arena: Arena) -> None:
     assert anew["records"][0]["id"] != first["id"]
 
 
+def copied(arena: Arena, folder: Path) -> Path:
+    """Another store, with a run that no recipe asked for."""
+    arena.run("bench", "rival", "--seeds", "9", "--metrics", "error", "-q", "--store", str(folder / "other.sqlite3"))
+    return folder / "other.sqlite3"
+
+
 def test_a_report_of_it_all_is_written(arena: Arena, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     arena.run("reproduce", "arena", "-q")
@@ -160,5 +167,23 @@ def test_a_report_of_it_all_is_written(arena: Arena, tmp_path: Path) -> None:
     text = (tmp_path / "site" / "claims.html").read_text()
     assert "The mean beats one draw" in text
     assert "does not hold" in text
+    other = arena.json("report", "-o", str(tmp_path / "other"), "--store", str(copied(arena, tmp_path)))
+    assert other["recipes"] == 0, "claims stand beside the runs that they were measured on"
     empty = arena.run("report", "--since", "2999-01-01", "-o", str(tmp_path / "none"), code=5)
     assert "no such runs" in empty.stderr
+
+
+def test_a_bench_can_be_watched_from_elsewhere(arena: Arena) -> None:
+    idle = arena.run("results", "--watch")
+    assert (idle.stdout, "nothing is running" in idle.stderr) == ("", True)
+    bench = arena.popen("bench", "rival", "--metrics", "error", "--set", "sleep=1", "--seeds", "0..5", "-q")
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and not arena.json("results")["records"]:
+        pass
+    watched = arena.run("results", "--watch")
+    bench.communicate(timeout=60)
+    assert "claimed by" in watched.stderr
+    lines = [line.split("\t") for line in watched.stdout.splitlines()]
+    assert lines and all(line[0] == "arena/rival" and line[3] == "succeeded" for line in lines)
+    assert {line[4] for line in lines} < {record["id"] for record in arena.json("results")["records"]}
+    assert "goes with --store alone" in arena.run("results", "--watch", "--json", code=2).stderr

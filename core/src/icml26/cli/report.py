@@ -44,8 +44,10 @@ def report(
     if not found.runs:
         console().error("the store has no such runs; `icml26 run` and `icml26 bench` make some")
         raise typer.Exit(5)
+    ids = {run.id for run in found.runs}
+    kept = [item for item in kept_reproductions() if ids & {cell.get("record") for cell in item.get("cells") or ()}]
     summary = build_report(
-        zip(found, found.folders(), strict=True), output, reproductions=kept_reproductions(), title=title, bundle=bundle
+        zip(found, found.folders(), strict=True), output, reproductions=kept, title=title, bundle=bundle
     )
     for identity, fault in summary.skipped.items():
         console().warn(f"record {identity} is left out: {fault}")

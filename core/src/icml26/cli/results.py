@@ -44,11 +44,23 @@ def query(
     everything: _All = False,
     limit: _Limit = None,
     metrics: Annotated[str | None, typer.Option("--metrics", metavar="A,B", help="Only these columns.")] = None,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Print records as other processes add them, until they are done.")
+    ] = False,
     store: _StoreFile = None,
     as_json: _Json = False,
 ) -> None:
     """List recorded runs, newest first; commands below export, merge, rescore and reindex."""
     if ctx.invoked_subcommand is not None:
+        return
+    if watch:
+        from icml26.cli.watch import watch as follow
+        from icml26.errors import UsageError
+        from icml26.home import store_file
+
+        if as_json or any((task, method, dataset, status, role, seeds, since, identity, everything, limit, metrics)):
+            raise UsageError("--watch goes with --store alone")
+        follow(store or store_file())
         return
     from icml26.cli.output import console
 
