@@ -348,8 +348,9 @@ def test_uv_tool_forgets_what_was_added(tmp_path: Path, monkeypatch: pytest.Monk
 def test_uninstall_takes_plugin_or_distribution_names_and_refuses_others() -> None:
     with pytest.raises(UsageError, match="no plugin 'pydantic' is installed"):
         to_uninstall(["pydantic"])
-    with pytest.raises(UsageError, match="the core, not a plugin"):
-        to_uninstall(["icml26"])
+    for name in ("icml26", "core"):
+        with pytest.raises(UsageError, match="the core, not a plugin"):
+            to_uninstall([name])
 
 
 def test_a_plugin_that_exits_at_import_is_uninstalled(

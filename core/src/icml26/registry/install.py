@@ -22,6 +22,8 @@ from icml26.registry.obtain import Ready, prepare
 from icml26.registry.rules import web_url
 from icml26.registry.target import IndexOptions, Target, run_tool
 
+_CORE = "icml26"
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
@@ -113,13 +115,17 @@ def installed_version(distribution: str) -> str | None:
 
 
 def installed_plugins() -> dict[str, set[str]]:
-    """Distributions with an entry point in group ``icml26``: normalised name to entry-point names. No plugin code runs."""
+    """Distributions with an entry point in group ``icml26``: normalised name to entry-point names; without the core.
+
+    No plugin code runs.
+    """
     found: dict[str, set[str]] = {}
     seen = scan()
     for distribution in seen.distributions:
         found.setdefault(distribution.name, set()).add(distribution.entry_point)
     for fault in seen.faults:
         found.setdefault(fault.distribution, set()).add(fault.plugin)
+    found.pop(_CORE, None)
     return found
 
 
@@ -132,8 +138,8 @@ def to_uninstall(names: Iterable[str]) -> list[str]:
         matches = (
             [distribution] if distribution in plugins else [key for key, points in plugins.items() if name in points]
         )
-        if distribution == "icml26" and not matches:
-            raise UsageError("icml26 is the core, not a plugin; remove it with your installer: pip uninstall icml26")
+        if distribution in (_CORE, "core") and not matches:
+            raise UsageError(f"{name} is the core, not a plugin; remove it with your installer: pip uninstall icml26")
         if not matches:
             known = ", ".join(sorted({point for points in plugins.values() for point in points})) or "none"
             raise UsageError(f"no plugin {name!r} is installed; installed: {known}")
