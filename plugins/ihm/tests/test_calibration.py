@@ -16,6 +16,7 @@ from icml26_plugin_ihm.calibration import (
     sketch_epsilon,
     solve_gamma,
 )
+from icml26_plugin_ihm.report import privacy_report
 
 mpmath = pytest.importorskip("mpmath")
 
@@ -164,3 +165,16 @@ def test_cold_calibration_is_fast():
         plan_hessian_mixing(9, 1.0 + 1e-3 * repeat, DELTA)
         times.append(time.perf_counter() - start)
     assert min(times) < 0.05
+
+
+def test_ledgers_of_the_scores_agree_with_each_other():
+    """GDP: mu spends exactly (epsilon/2, delta/4); zCDP: rho is mu^2/2, looser when converted."""
+    for iterations in (1, 5):
+        spends = privacy_report(plan_hessian_mixing(9, 1.0, DELTA, iterations=iterations)).spends
+        (scores,) = (spend for spend in spends if spend.name.startswith("scores"))
+        mu, rho = float(scores.parameters["gdp_mu"]), float(scores.parameters["zcdp_rho"])
+        assert gaussian_delta(0.5, mu) == pytest.approx(DELTA / 4, rel=1e-6)
+        assert rho == pytest.approx(mu * mu / 2)
+        assert zcdp_epsilon(rho, DELTA / 4) > 0.5
+    (gradients,) = privacy_report(plan_gradient_descent(1.0, DELTA, steps=7, learning_rate=1.0)).spends
+    assert gaussian_delta(1.0, float(gradients.parameters["gdp_mu"])) == pytest.approx(DELTA, rel=1e-6)
