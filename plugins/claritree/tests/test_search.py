@@ -153,16 +153,15 @@ def test_completions_in_bulk_are_greedy_completions_one_by_one(engine: str) -> N
     prepared = prepared_problem(X, y, 1e-3, 9, 4, engine)
     built = prepared.engine.with_ridge(0.14)
     box = built.root()
-    lambdas = np.array([0.2, 0.01, 0.0])
     from icml26_plugin_claritree.problem import legal_cuts
 
     cuts = legal_cuts(prepared.problem.codes, prepared.problem.n_bins, 4)
     reference = make_engine("numpy", prepared.problem).with_ridge(0.14)
-    for depth in (0, 1, 2, 3):
-        scores = built.completions(box, cuts, depth, lambdas, Budget())
+    for depth, lambdas in itertools.product((0, 1, 2, 3), ([0.2, 0.01, 0.0], [0.02], [0.05], [0.1])):
+        scores = built.completions(box, cuts, depth, np.array(lambdas), Budget())
         for (feature, code), score in zip(cuts, scores, strict=True):
             sides = reference.split(reference.root(), int(feature), int(code))
-            expected = sum(greedy_value(reference, side, depth, lambdas) for side in sides)
+            expected = sum(greedy_value(reference, side, depth, np.array(lambdas)) for side in sides)
             assert score == pytest.approx(expected, rel=1e-9)
 
 
