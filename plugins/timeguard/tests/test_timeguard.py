@@ -7,7 +7,10 @@ import pytest
 import torch
 from icml26 import Problem
 from icml26.errors import InputError
+from icml26_plugin_timeguard.embedding import embed_channel
+from icml26_plugin_timeguard.neighbours import exact_score
 from icml26_plugin_timeguard.scores import contamination
+from icml26_plugin_timeguard.selection import drls
 from icml26_plugin_timeguard.session import Session
 from icml26_plugin_timeguard.settings import PoolSettings, Training
 from icml26_plugin_timeguard.task import Inputs, Truth
@@ -58,6 +61,20 @@ def test_every_round_keeps_the_scheduled_number_of_units_per_channel(small: Prob
         sizes.append(set(pool.sum(axis=1).tolist()))
     assert opened.n_windows == 337
     assert sizes == [{int(337 * 0.2)}, {int(337 * 0.35)}, {int(337 * 0.5)}]
+
+
+def test_a_round_gates_by_the_distance_from_the_previous_rounds_rejects(small: Problem[Inputs, Truth]) -> None:
+    opened = session(small)
+    stages = PoolTraining(opened, SETTINGS)
+    isolation = stages.isolation()
+    trainer = opened.trainer()
+    previous = np.random.default_rng(0).random((4, 337)) < 0.5
+    chosen = stages.select(trainer, isolation, previous, 1)
+    embedded = [embed_channel(small.inputs.train[:, c], 12, 12, 2.0, "euclidean") for c in range(4)]
+    scores = np.stack([exact_score(u, ~kept, 8) for u, kept in zip(embedded, previous, strict=True)])
+    np.testing.assert_array_equal(chosen, drls(trainer.unit_losses(), scores, 0.35, 1.25))
+    other = np.stack([exact_score(u, kept, 8) for u, kept in zip(embedded, previous, strict=True)])
+    assert not np.array_equal(chosen, drls(trainer.unit_losses(), other, 0.35, 1.25))
 
 
 def test_window_level_ablation_selects_whole_windows(small: Problem[Inputs, Truth]) -> None:

@@ -17,6 +17,11 @@ from torch import nn
 LAST = Training(lr=1e-3, epochs=2, model_selection="last", forecaster_options={"hidden": 16})
 
 
+def session_of(small: Problem[Inputs, Truth], selection: str) -> Session:
+    training = Training(lr=1e-3, model_selection=selection, forecaster_options={"hidden": 16})  # type: ignore[arg-type]
+    return Session.open(small.inputs.train, small.inputs.val, 12, 12, training, seed=0)
+
+
 def losses(seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
     generator = torch.Generator().manual_seed(seed)
     forecast = torch.randn(5, 12, 3, generator=generator, dtype=torch.float64).requires_grad_()
@@ -153,6 +158,38 @@ def test_validation_selection_keeps_the_best_epoch(small: Problem[Inputs, Truth]
     mae = np.abs(fitted.predict(windows[:, :12]) - windows[:, 12:]).mean()
     assert len(set(seen.values())) > 1
     assert mae == pytest.approx(min(seen.values()), rel=1e-4)
+
+
+def test_selection_goes_back_to_the_better_weights(small: Problem[Inputs, Truth]) -> None:
+    opened = session_of(small, "val")
+    trainer = opened.trainer()
+    keeper = opened.keeper(trainer)
+    trainer.epoch()
+    good = [p.detach().clone() for p in trainer.model.parameters()]
+    first = keeper.observe()
+    trainer.epochs_done += 1
+    with torch.no_grad():
+        for parameter in trainer.model.parameters():
+            parameter.fill_(1.0)
+    second = keeper.observe()
+    assert first is not None and second is not None and first < second
+    for kept, before in zip(keeper.finish().parameters(), good, strict=True):
+        assert torch.equal(kept, before)
+    assert keeper.best_epoch == 1
+
+
+def test_every_epoch_has_its_own_order(small: Problem[Inputs, Truth]) -> None:
+    trainer = session_of(small, "last").trainer()
+    orders: list[list[int]] = [[], []]
+    for order in orders:
+
+        def note(losses: torch.Tensor, index: torch.Tensor, seen: list[int] = order) -> torch.Tensor:
+            seen.extend(index.tolist())
+            return losses.mean()
+
+        trainer.epoch(batch_loss=note)
+    assert sorted(orders[0]) == sorted(orders[1]) == list(range(337))
+    assert orders[0] != orders[1]
 
 
 def test_restored_trainer_continues_as_if_never_stopped(small: Problem[Inputs, Truth]) -> None:
