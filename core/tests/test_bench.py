@@ -147,6 +147,7 @@ WRONG = [
     (("bench", "rival", "--seeds", "3..1"), 2, "seeds"),
     (("bench", "rival", "--metrics", "eror"), 2, "did you mean 'error'"),
     (("bench", "rival", "--profile", "tiny"), 2, "none of these methods has a profile 'tiny'"),
+    (("bench", "rival", "--baseline", "rivl"), 2, "did you mean 'rival'"),
     (("bench", "rival", "--stale", "perhaps"), 2, "keep, rerun"),
     (("bench", "rival", "--executor", "cloud"), 2, "allowed: local"),
     (("bench", "--task", "contest.gues"), 2, "did you mean 'contest.guess'"),

@@ -70,8 +70,10 @@ def bench(
     """
     from icml26.cli.bench_tables import show_bench
     from icml26.cli.output import console
+    from icml26.errors import UsageError
     from icml26.experiment import plan_experiment
     from icml26.measurement import run_experiment
+    from icml26.strict_toml import nearest
 
     setting = options.Setting(
         jobs, executor, device, threads, timeout, memory, smoke, save, fresh, stale, figures, output, store, quiet
@@ -79,6 +81,9 @@ def bench(
     planner = setting.planner()
     grid, metric_config = grid_of(planner, methods or [], datasets or [], task, seeds, metrics, settings or [], profile)
     experiment = plan_experiment(planner, grid, metric_config=metric_config, figures=figures)  # type: ignore[arg-type]
+    labels = list(dict.fromkeys(cell.method for cell in experiment.cells))
+    if baseline is not None and baseline not in labels:
+        raise UsageError(f"--baseline {baseline!r} is no method of this bench{nearest(baseline, labels)}")
     if dry_run:
         show_plan(experiment, setting, as_json)
         return
