@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from icml26.fingerprint import fingerprint
+from icml26.fingerprints import fingerprint
 
 
 @dataclass
@@ -81,3 +81,12 @@ def test_cycles_end() -> None:
     loop: list[Any] = [1]
     loop.append(loop)
     assert fingerprint(loop) == fingerprint(loop)
+
+
+def test_no_exported_name_is_hidden_by_a_module_of_the_same_name() -> None:
+    import importlib.util
+
+    import icml26
+
+    assert [name for name in icml26.__all__ if importlib.util.find_spec(f"icml26.{name}") is not None] == []
+    assert callable(icml26.fingerprint)

@@ -13,7 +13,7 @@ import toy
 from icml26.api import RunResult, run
 from icml26.context import STREAM_DATASET, STREAM_METHOD, RunContext
 from icml26.errors import EnvironmentError_, InputError, PluginError
-from icml26.fingerprint import fingerprint
+from icml26.fingerprints import fingerprint
 from icml26.records import RunRecord
 
 

@@ -31,7 +31,7 @@ _EXPORTS = {
         "load_dataset",
         "run",
     ),
-    "icml26.fingerprint": ("fingerprint",),
+    "icml26.fingerprints": ("fingerprint",),
 }
 _HOME = {name: module for module, names in _EXPORTS.items() for name in names}
 
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from icml26.errors import PluginError as PluginError
     from icml26.errors import StoreError as StoreError
     from icml26.errors import UsageError as UsageError
-    from icml26.fingerprint import fingerprint as fingerprint
+    from icml26.fingerprints import fingerprint as fingerprint
     from icml26.hookspecs import hookimpl as hookimpl
     from icml26.method import Method as Method
     from icml26.method import MethodConfig as MethodConfig

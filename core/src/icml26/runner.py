@@ -22,7 +22,7 @@ from icml26.capture import captured_streams
 from icml26.catalog import Catalog, Entry
 from icml26.context import STREAM_DATASET, STREAM_METHOD, STREAM_METRIC, Reporter, RunContext, SilentReporter
 from icml26.errors import Icml26Error, InputError, PluginError
-from icml26.fingerprint import fingerprint
+from icml26.fingerprints import fingerprint
 from icml26.keys import canonical, digest, hash_path, jsonable
 from icml26.method import Method, can_save
 from icml26.metric import as_scores, takes_context, values_by_key

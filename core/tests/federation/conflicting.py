@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import zipfile
 from pathlib import Path
+from typing import Any
 
 from builders import make_index, make_wheel, wheel_members
+from icml26.index import INDEX_SCHEMA, SECTIONS, spec_to_json
+
+NO_OPTIONS = {"type": "object", "properties": {}, "additionalProperties": False}
 
 SHARED_TYPES = """
 from dataclasses import dataclass
@@ -40,6 +45,8 @@ def icml26_datasets():
 @hookimpl
 def icml26_metrics():
     yield MetricSpec("sum-error", "sums.estimation", f"{P}.work:error", (Value("", None, "lower"),), "Absolute error.")
+    yield MetricSpec("ratio", "sums.estimation", f"{P}.work:ratio", (Value("", None, "lower"),), "Error over the older's.",
+                     needs=("sum-error",), relative_to="older/older")
 """
 SHARED_WORK = """
 from icml26 import Dataset, Problem
@@ -52,6 +59,9 @@ class Normal(Dataset):
 
 def error(output, truth):
     return abs(output.total - truth.total)
+
+def ratio(scores, reference_scores):
+    return scores["sum-error"] / reference_scores["sum-error"]
 """
 METHOD_PLUGIN = """
 from icml26 import MethodSpec, hookimpl
@@ -59,7 +69,7 @@ from icml26 import MethodSpec, hookimpl
 @hookimpl
 def icml26_methods():
     yield MethodSpec("{name}", "sums.estimation", "icml26_plugin_{name}.work:Shifted", "A shifted sum.",
-                     default_dataset="shared/normal")
+                     default_dataset="shared/normal", reference={reference})
 """
 METHOD_WORK = """
 import tiny
@@ -72,8 +82,26 @@ class Shifted(Method):
 """
 
 
+def index_of(name: str, hooks: str) -> str:
+    """The static index that goes with a hook module, made without importing what its targets name."""
+    module: dict[str, Any] = {}
+    exec(hooks, module)
+    document: dict[str, Any] = {
+        "schema": INDEX_SCHEMA,
+        "core_api": 1,
+        "plugin": name,
+        "distribution": f"icml26-plugin-{name}",
+    }
+    for kind, section in SECTIONS.items():
+        specs = module.get(f"icml26_{section}", tuple)()
+        schema = {"config_schema": NO_OPTIONS} if kind in ("method", "dataset") else {}
+        document[section] = [spec_to_json(spec) | schema for spec in specs]
+    return json.dumps(document)
+
+
 def make_plugin(folder: Path, name: str, requires: tuple[str, ...], files: dict[str, str]) -> Path:
     members = wheel_members(f"icml26-plugin-{name}", "1.0", name, requires)
+    files = {**files, "icml26-index.json": index_of(name, files["plugin.py"])}
     members |= {f"icml26_plugin_{name}/{file}": text for file, text in files.items()}
     info = next(member.split("/")[0] for member in members if ".dist-info/" in member)
     members[f"{info}/RECORD"] = "".join(f"{member},,\n" for member in members)
@@ -94,7 +122,7 @@ def make_conflict(served: Path, folder: Path) -> None:
             folder, "shared", (), {"types.py": SHARED_TYPES, "plugin.py": SHARED_PLUGIN, "work.py": SHARED_WORK}
         ),
     ]
-    for name, library in (("older", "tiny<2"), ("newer", "tiny>=2")):
-        files = {"plugin.py": METHOD_PLUGIN.format(name=name), "work.py": METHOD_WORK}
+    for name, library, reference in (("older", "tiny<2", None), ("newer", "tiny>=2", "'older/older'")):
+        files = {"plugin.py": METHOD_PLUGIN.format(name=name, reference=reference), "work.py": METHOD_WORK}
         wheels.append(make_plugin(folder, name, (library, shared), files))
     make_index(served, *wheels)

@@ -31,7 +31,7 @@ def test_they_meet_in_one_table(environment: Environment, served: tuple[Path, st
     assert "tiny" in together.stderr
     environment("install", "shared", "older", "newer", "--no-deps", *index)
     bench = ("bench", "older", "newer", "--dataset", "normal", "--seeds", "0,1", "--executor", "env", "--quiet")
-    result = environment.json(*bench)
+    result = environment.json(*bench, "--metrics", "sum-error,ratio")
     rows = sorted((r["method"]["name"], r["seed"], r["metrics"]["sum-error"]["value"]) for r in result["records"])  # type: ignore[attr-defined]
     assert [(name, seed, round(value, 9)) for name, seed, value in rows] == [
         ("newer/newer", 0, 2.0),
@@ -39,12 +39,14 @@ def test_they_meet_in_one_table(environment: Environment, served: tuple[Path, st
         ("older/older", 0, 1.0),
         ("older/older", 1, 1.0),
     ]
+    ratios = {r["method"]["name"]: r["metrics"]["ratio"]["value"] for r in result["records"]}  # type: ignore[attr-defined]
+    assert ratios["newer/newer"] == pytest.approx(2.0), result["records"]
     assert len(result["table"]) == 2  # type: ignore[arg-type]
     listed = environment.json("env", "list")["environments"]
-    assert sorted(row["packages"]["tiny"] for row in listed) == ["1.0", "2.0"]  # type: ignore[attr-defined]
+    assert sorted(row["packages"].get("tiny", "") for row in listed) == ["", "1.0", "2.0"]  # type: ignore[attr-defined]
     again = environment("env", "create", "older")
     assert "building" not in again.stderr
-    assert len(environment("env", "prune", "--all").stdout.splitlines()) == 2
+    assert len(environment("env", "prune", "--all").stdout.splitlines()) == 3
 
 
 def test_needs_that_no_environment_can_meet_are_failed_runs_and_the_rest_goes_on(

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from icml26 import builtin
 from icml26.context import RunContext
 from icml26.errors import InputError, PluginError
-from icml26.fingerprint import fingerprint
+from icml26.fingerprints import fingerprint
 from icml26.metric import as_scores
 from icml26.tasks import tabular_metrics
 from icml26.tasks.mean import Mean

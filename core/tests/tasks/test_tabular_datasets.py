@@ -12,7 +12,7 @@ from icml26 import builtin
 from icml26.context import STREAM_DATASET, RunContext
 from icml26.dataset import Dataset
 from icml26.errors import InputError
-from icml26.fingerprint import fingerprint
+from icml26.fingerprints import fingerprint
 from icml26.task import Problem
 from icml26.tasks.tabular_datasets import Diabetes, Friedman, TableDataset, friedman1
 

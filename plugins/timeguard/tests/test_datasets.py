@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from icml26 import RunContext
 from icml26.errors import InputError
-from icml26.fingerprint import fingerprint
+from icml26.fingerprints import fingerprint
 from icml26_plugin_timeguard.datasets import NycWeather, SyntheticTraffic
 from icml26_plugin_timeguard.file_datasets import DatedFile, Pems, SeriesFile
 from icml26_plugin_timeguard.nycflights import nyc_weather, weather_file

@@ -10,7 +10,7 @@ import numpy as np
 
 from icml26.catalog import Entry
 from icml26.errors import Icml26Error, InputError
-from icml26.fingerprint import fingerprint
+from icml26.fingerprints import fingerprint
 from icml26.method import can_save
 from icml26.records import RunRecord
 from icml26.runner import instantiate, problem_fingerprint, score
