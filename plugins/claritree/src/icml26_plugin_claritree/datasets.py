@@ -31,7 +31,7 @@ class PlXor(Dataset[Inputs, Truth]):
             description="Signs that decide the slope: 2 hides the first cut, 1 (a control) lets any greedy search find it.",
         )
         step: float = Field(
-            0.5, description="Slope of the last column, whose sign changes at x2 = 0.3; 0 leaves it out."
+            0.5, ge=0, le=100, description="Slope of the last column, whose sign changes at x2 = 0.3; 0 leaves it out."
         )
         noise: float = Field(0.1, ge=0, description="Standard deviation of the normal noise.")
         seed: int | None = Field(
