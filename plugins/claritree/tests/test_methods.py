@@ -49,6 +49,15 @@ def test_plxor_is_the_data_of_the_formula() -> None:
     assert not np.array_equal(problem(n_train=50).inputs.X, problem(n_train=50, seed=7).inputs.X)
 
 
+def test_metrics_tell_a_perfect_output_from_a_broken_one() -> None:
+    p = problem(n_train=50, n_test=20)
+    perfect, broken = (getattr(data.PlXor(data.PlXor.Config()), kind)(p) for kind in ("perfect", "broken"))
+    assert r2(perfect, p.truth) == 1.0
+    assert r2(broken, p.truth) < 0.0
+    for metric in (metrics.leaves, metrics.train_objective, metrics.timed_out):
+        assert metric(perfect, p.truth) < metric(broken, p.truth)
+
+
 def test_the_bars_of_the_headline() -> None:
     p = problem(n_train=2000, n_test=2000, seed=0)
     ours, greedy = run(CLARITree, p.inputs, **FIXED), run(GreedyLinearTree, p.inputs, **FIXED)

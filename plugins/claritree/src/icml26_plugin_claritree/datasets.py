@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 from icml26 import Dataset, DatasetConfig, EnvironmentError_, InputError, Problem, RunContext
-from icml26.tasks.tabular import Inputs, Table, Truth, read_table
+from icml26.tasks.tabular import Inputs, Output, Table, Truth, read_table
 from numpy.typing import NDArray
 from pydantic import Field
 
@@ -31,7 +31,7 @@ class PlXor(Dataset[Inputs, Truth]):
             description="Signs that decide the slope: 2 hides the first cut, 1 (a control) lets any greedy search find it.",
         )
         step: float = Field(
-            0.5, description="Slope of the last column, whose sign changes at x2 = 0.3; 0 leaves it out."
+            0.5, ge=0, le=100, description="Slope of the last column, whose sign changes at x2 = 0.3; 0 leaves it out."
         )
         noise: float = Field(0.1, ge=0, description="Standard deviation of the normal noise.")
         seed: int | None = Field(
@@ -47,6 +47,20 @@ class PlXor(Dataset[Inputs, Truth]):
         X, y = plxor(config.n_train, train, signs=config.signs, step=config.step, noise=config.noise)
         X_test, y_test = plxor(config.n_test, test, signs=config.signs, step=config.step, noise=config.noise)
         return _problem(X, y, X_test, y_test, tuple(f"x{j}" for j in range(6)))
+
+    def perfect(self, problem: Problem[Inputs, Truth]) -> Output:
+        """The true values, looked up row by row, as if by a tree with one leaf."""
+        truth = problem.truth
+        rows = np.concatenate([truth.X_test, truth.X_train])
+        known = {row.tobytes(): y for row, y in zip(rows, np.concatenate([truth.y_test, truth.y_train]), strict=True)}
+        info = {"n_parameters": 7, "n_leaves": 1, "train_objective": 0.0, "timed_out": False}
+        return Output(predict=lambda X: np.array([known[row.tobytes()] for row in X]), info=info)
+
+    def broken(self, problem: Problem[Inputs, Truth]) -> Output:
+        """Far from every target, by a large tree whose search ran out of time."""
+        far = float(problem.truth.y_train.max()) + 10.0
+        info = {"n_parameters": 10_000, "n_leaves": 1000, "train_objective": 2.0, "timed_out": True}
+        return Output(predict=lambda X: np.full(len(X), far), info=info)
 
 
 def plxor(
