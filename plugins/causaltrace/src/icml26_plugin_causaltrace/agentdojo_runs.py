@@ -73,17 +73,20 @@ def _run(
     suite = environments.suite
     pipeline = _scripted(agent, user, injection)
     with NullLogger() as delegate:
-        delegate.logdir = str(folder)  # type: ignore[attr-defined]
-        with TraceLogger(
-            delegate=delegate,
-            suite_name=suite.name,
-            user_task_id=user.ID,
-            injection_task_id=None if injection is None else injection.ID,
-            injections=texts,
-            attack_type=attack,
-            pipeline_name=pipeline.name,
-            benchmark_version=VERSION,
-        ) as logger, warnings.catch_warnings():
+        delegate.logdir = str(folder)
+        with (
+            TraceLogger(
+                delegate=delegate,
+                suite_name=suite.name,
+                user_task_id=user.ID,
+                injection_task_id=None if injection is None else injection.ID,
+                injections=texts,
+                attack_type=attack,
+                pipeline_name=pipeline.name,
+                benchmark_version=VERSION,
+            ) as logger,
+            warnings.catch_warnings(),
+        ):
             warnings.simplefilter("ignore")
             utility, security = suite.run_task_with_pipeline(
                 pipeline, user, injection, texts, environment=environments.plain(texts)
@@ -123,7 +126,10 @@ def _scripted(agent: str, user: Any, injection: Any) -> Any:
                 text = tool_result_to_str(result)
                 done.append(
                     ChatToolResultMessage(
-                        role="tool", content=[text_content_block_from_string(text)], tool_call_id=call.id, tool_call=call,
+                        role="tool",
+                        content=[text_content_block_from_string(text)],
+                        tool_call_id=call.id,
+                        tool_call=call,
                         error=error,
                     )
                 )
@@ -138,3 +144,21 @@ def _scripted(agent: str, user: Any, injection: Any) -> Any:
             return query, runtime, env, done, extra_args or {}
 
     return Scripted()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """``python -m icml26_plugin_causaltrace.agentdojo_runs FOLDER``: run the suites."""
+    import argparse
+
+    parser = argparse.ArgumentParser(description="Run AgentDojo's suites with scripted agents; one JSON file a run.")
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--suites", nargs="+", default=list(SUITES), choices=SUITES)
+    parser.add_argument("--injections-per-task", type=int, default=2)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args(arguments)
+    write_runs(options.folder, options.suites, injections_per_task=options.injections_per_task, seed=options.seed)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

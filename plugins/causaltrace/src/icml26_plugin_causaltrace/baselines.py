@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -86,7 +87,7 @@ class TfidfLogistic:
         """The verdict on one trace."""
         words = re.findall(r"\b\w\w+\b", "\n".join(results_of(trace)).lower())
         counts: dict[int, int] = {}
-        for gram in (*words, *(f"{a} {b}" for a, b in zip(words, words[1:], strict=False))):
+        for gram in (*words, *(f"{a} {b}" for a, b in pairwise(words))):
             if (column := self.vocabulary.get(gram)) is not None:
                 counts[column] = counts.get(column, 0) + 1
         columns = np.fromiter(counts, dtype=int)

@@ -91,7 +91,9 @@ class Synthetic(_Traces):
 class FoldConfig(DatasetConfig):
     """A fold of a grouped cross-validation; the run's seed chooses it."""
 
-    n_folds: int = Field(5, ge=2, le=100, description="Folds; user tasks stay whole. The fold judged is seed mod n_folds.")
+    n_folds: int = Field(
+        5, ge=2, le=100, description="Folds; user tasks stay whole. The fold judged is seed mod n_folds."
+    )
 
 
 class AgentDojoReplay(_Traces):
@@ -100,7 +102,9 @@ class AgentDojoReplay(_Traces):
     class Config(FoldConfig):
         """What is replayed."""
 
-        suites: tuple[str, ...] = Field(("workspace", "banking", "slack", "travel"), description="Suites of AgentDojo v1.2.2.")
+        suites: tuple[str, ...] = Field(
+            ("workspace", "banking", "slack", "travel"), description="Suites of AgentDojo v1.2.2."
+        )
         injections_per_task: int = Field(3, ge=1, le=20, description="Injection tasks drawn for each user task.")
         replay_seed: int = Field(0, ge=0, description="Seed of the draw of injection tasks and templates.")
 
@@ -133,14 +137,21 @@ class Traces(_Traces):
             None, description="icml26, agentdojo, openai, otel, inspect or causalbench; recognised when not given."
         )
         labelled: bool = Field(False, description="All traces carry labels (AgentDojo runs, our JSONL): score them.")
-        n_folds: int = Field(0, ge=0, le=100, description="0: judge all, learn from none; else the fold seed mod n_folds.")
+        chains: bool = Field(
+            False, description="The labels of our JSONL also name injected steps, harmful calls and edges."
+        )
+        n_folds: int = Field(
+            0, ge=0, le=100, description="0: judge all, learn from none; else the fold seed mod n_folds."
+        )
 
     def load(self, ctx: RunContext) -> Problem[Inputs, Truth]:
         c = self.config
         data: Labelled = []
         for record in iter_traces(c.path, c.format):
             if c.labelled and record.label is None:
-                raise InputError(f"{record.path}: trace {record.trace.id!r} has no label; set labelled = false to judge only")
+                raise InputError(
+                    f"{record.path}: trace {record.trace.id!r} has no label; set labelled = false to judge only"
+                )
             data.append((record.trace, record.label or Label(False)))
             if len(data) > self.LIMIT:
                 raise InputError(f"{c.path} holds more than {self.LIMIT} traces; judge it in parts")
@@ -163,4 +174,3 @@ def _fold_problem(data: Labelled, n_folds: int, seed: int) -> Problem[Inputs, Tr
 def _kinds(data: Labelled) -> dict[str, int]:
     kinds = [y.kind for _, y in data]
     return {kind: kinds.count(kind) for kind in sorted(set(kinds))}
-

@@ -23,7 +23,7 @@ BETA_INJECTION = 0.80
 #: ATE from which an effect counts in full.
 FULL_ATE = 0.5
 STATE_SECONDS = 30.0
-_LOGIN = frozenset("login signin authenticate auth".split())
+_LOGIN = frozenset(["login", "signin", "authenticate", "auth"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,7 +333,7 @@ def explain(analysis: Analysis, trace: Trace) -> str:
     verdict = "Attack" if analysis.is_attack else "No alarm"
     lines = [
         f"{verdict} (score {analysis.score:.2f}): step {finding.step} called {step.tool} after step {pair.step} "
-        f"({trace.steps[pair.step].tool}) brought the text \"{_shorten(pair.text)}\".",
+        f'({trace.steps[pair.step].tool}) brought the text "{_shorten(pair.text)}".',
         f"With that text the model gives the call {finding.effect.q_all:.0%}; without it {finding.effect.q_do:.0%} "
         f"(PN {finding.effect.pn:.2f}, PS {finding.effect.ps:.2f}, ATE {finding.effect.ate:.2f}); "
         f"what the user asked for supports it with {finding.p_task:.2f}.",
@@ -359,9 +359,9 @@ def as_dict(analysis: Analysis) -> dict[str, Any]:
         "is_attack": analysis.is_attack,
         "source": None if pair is None else pair.source,
         "sink": None if finding is None else finding.step,
-        "effect": None if finding is None else {
-            name: getattr(finding.effect, name) for name in ("q_all", "q_do", "ate", "pn", "ps")
-        },
+        "effect": None
+        if finding is None
+        else {name: getattr(finding.effect, name) for name in ("q_all", "q_do", "ate", "pn", "ps")},
         "chain": list(analysis.chain),
         "incomplete": analysis.incomplete,
         "llm_calls": analysis.llm_calls,

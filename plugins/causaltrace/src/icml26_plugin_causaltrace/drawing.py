@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from html import escape
+from importlib.resources import files
 
 from icml26_plugin_causaltrace.detector import Analysis, explain
 from icml26_plugin_causaltrace.graph import Edge
@@ -32,7 +33,8 @@ def draw_svg(analysis: Analysis, trace: Trace) -> str:
     effect = f" · PN {finding.effect.pn:.2f} · ATE {finding.effect.ate:.2f}" if finding else ""
     title = f"{verdict} · score {analysis.score:.2f}{effect}{note}"
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" font-family="Helvetica,Arial,sans-serif" role="img">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img" '
+        'font-family="Helvetica,Arial,sans-serif">',
         f"<title>{escape(title)}</title>",
         f'<rect width="{WIDTH}" height="{height}" fill="#ffffff"/>',
         "<defs>" + "".join(_marker(kind, colour) for kind, colour in COLOURS.items()) + "</defs>",
@@ -51,8 +53,9 @@ def shown_steps(analysis: Analysis, trace: Trace) -> list[int]:
     if n <= MAX_DRAWN:
         return list(range(n))
     ranked = list(analysis.chain) + [f.step for f in sorted(analysis.findings, key=lambda f: -f.score)]
-    ranked += sorted(analysis.slice.chop if analysis.slice else ()) + sorted(analysis.slice.backward if analysis.slice else ())
-    return sorted(dict.fromkeys(ranked))[:MAX_DRAWN] if len(set(ranked)) <= MAX_DRAWN else sorted(list(dict.fromkeys(ranked))[:MAX_DRAWN])
+    if analysis.slice:
+        ranked += sorted(analysis.slice.chop) + sorted(analysis.slice.backward)
+    return sorted(list(dict.fromkeys(ranked))[:MAX_DRAWN])
 
 
 def _box(analysis: Analysis, step: Step, number: int, y: float) -> str:
@@ -70,13 +73,20 @@ def _box(analysis: Analysis, step: Step, number: int, y: float) -> str:
     arguments = _cut(json.dumps(dict(step.arguments), ensure_ascii=False, default=str), 62)
     return "".join(
         [
-            f'<g><title>{escape(_cut(step.result or "", 800))}</title>',
+            f"<g><title>{escape(_cut(step.result or '', 800))}</title>",
             f'<rect x="{LEFT}" y="{y}" width="{BOX_WIDTH}" height="{BOX_HEIGHT}" rx="7" fill="{fill}" stroke="{stroke}" '
             f'stroke-width="{width}"{dash}/>',
             _text(LEFT - 14, y + 28, str(number), size=13, anchor="end", fill="#4a5568"),
             _text(LEFT + 12, y + 19, _cut(step.tool, 46) + (" (failed)" if step.error else ""), size=14, weight="bold"),
             _text(LEFT + 12, y + 37, arguments, size=11, fill="#4a5568"),
-            _text(LEFT + BOX_WIDTH - 10, y + 19, role, size=11, anchor="end", fill=stroke if stroke != "#a0aec0" else "#718096"),
+            _text(
+                LEFT + BOX_WIDTH - 10,
+                y + 19,
+                role,
+                size=11,
+                anchor="end",
+                fill=stroke if stroke != "#a0aec0" else "#718096",
+            ),
             "</g>",
         ]
     )
@@ -113,8 +123,11 @@ def _legend(y: float) -> str:
     return "".join(parts)
 
 
-def _text(x: float, y: float, text: str, *, size: int, weight: str = "normal", fill: str = "#1a202c", anchor: str = "start") -> str:
-    return f'<text x="{x}" y="{y}" font-size="{size}" font-weight="{weight}" fill="{fill}" text-anchor="{anchor}">{escape(text)}</text>'
+def _text(
+    x: float, y: float, text: str, *, size: int, weight: str = "normal", fill: str = "#1a202c", anchor: str = "start"
+) -> str:
+    style = f'font-size="{size}" font-weight="{weight}" fill="{fill}" text-anchor="{anchor}"'
+    return f'<text x="{x}" y="{y}" {style}>{escape(text)}</text>'
 
 
 def _cut(text: str, limit: int) -> str:
@@ -122,50 +135,17 @@ def _cut(text: str, limit: int) -> str:
     return flat if len(flat) <= limit else flat[: limit - 1] + "…"
 
 
-_PAGE = """<!doctype html>
-<html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:">
-<title>causaltrace</title>
-<style>
-body{{font:15px/1.45 Helvetica,Arial,sans-serif;margin:0;color:#1a202c;background:#edf2f7}}
-main{{max-width:1500px;margin:auto;padding:16px;display:grid;grid-template-columns:minmax(0,3fr) minmax(260px,2fr);gap:16px}}
-@media(max-width:900px){{main{{grid-template-columns:1fr}}}}
-section{{background:#fff;border-radius:8px;padding:12px 16px;overflow:auto}}
-nav{{padding:12px 16px 0;max-width:1500px;margin:auto}}select{{font:inherit;max-width:100%}}
-svg g{{cursor:pointer}} svg g.picked rect{{stroke-width:4}} svg path.faded{{opacity:.08}}
-pre{{white-space:pre-wrap;overflow-wrap:anywhere;background:#f7fafc;padding:8px;border-radius:6px;max-height:22em;overflow:auto}}
-mark{{background:#feb2b2}} h2{{font-size:16px;margin:.4em 0}}
-</style>
-<nav><label>Trace: <select id="which"></select></label></nav>
-<main><section id="picture"></section><section id="side" aria-live="polite"></section></main>
-<script type="application/json" id="data">{data}</script>
-<script>
-const data=JSON.parse(document.getElementById("data").textContent),which=document.getElementById("which");
-const picture=document.getElementById("picture"),side=document.getElementById("side");
-const add=(parent,tag,text)=>{{const e=document.createElement(tag);if(text!==undefined)e.textContent=text;parent.append(e);return e}};
-data.forEach((d,i)=>{{const o=add(which,"option",`${{d.attack?"ATTACK":"ok"}} ${{d.score.toFixed(2)}} · ${{d.id}}`);o.value=i}});
-function result(parent,text,needle){{const pre=add(parent,"pre");const at=needle?text.toLowerCase().indexOf(needle):-1;
- if(at<0){{pre.textContent=text;return}}pre.append(text.slice(0,at));add(pre,"mark",text.slice(at,at+needle.length));pre.append(text.slice(at+needle.length))}}
-function overview(d){{side.replaceChildren();add(side,"h2","Why");add(side,"pre",d.why);add(side,"h2","The user");add(side,"pre",d.task);
- add(side,"p","Click a step to see its arguments, its result and its edges.")}}
-function pick(d,k,group){{picture.querySelectorAll("g.picked").forEach(g=>g.classList.remove("picked"));group.classList.add("picked");
- const s=d.steps[k];picture.querySelectorAll("path[data-edge]").forEach(p=>{{const[a,b]=p.dataset.edge.split("-").map(Number);p.classList.toggle("faded",a!==s.n&&b!==s.n)}});
- side.replaceChildren();add(side,"h2",`Step ${{s.n}}: ${{s.tool}}`);add(side,"pre",s.arguments);add(side,"h2","Result");result(side,s.result,s.needle);
- add(side,"h2","Edges");const list=add(side,"ul");s.edges.forEach(e=>add(list,"li",e));if(!s.edges.length)add(side,"p","none");
- const back=add(side,"button","Back to the verdict");back.onclick=()=>show()}}
-function show(){{const d=data[which.value||0];picture.innerHTML=d.svg;overview(d);
- [...picture.querySelectorAll("svg>path")].forEach((p,i)=>p.dataset.edge=d.edges[i]);
- [...picture.querySelectorAll("svg>g")].forEach((g,i)=>{{g.tabIndex=0;g.onclick=()=>pick(d,i,g);g.onkeydown=e=>{{if(e.key==="Enter")pick(d,i,g)}}}})}}
-which.onchange=show;if(data.length)show();else add(side,"p","No trace to show.");
-</script></html>
-"""
-
-
 def draw_html(judged: Sequence[tuple[Analysis, Trace]]) -> str:
     """One page for several traces: choose one, click its steps. All text is shown as text, never as markup."""
     items = [_item(analysis, trace) for analysis, trace in judged]
-    data = json.dumps(items, ensure_ascii=False).replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
-    return _PAGE.format(data=data)
+    data = (
+        json.dumps(items, ensure_ascii=False)
+        .replace("<", "\\u003c")
+        .replace("\u2028", "\\u2028")
+        .replace("\u2029", "\\u2029")
+    )
+    page = files(__package__).joinpath("page.html").read_text(encoding="utf-8")
+    return page.replace("__DATA__", data)
 
 
 def _item(analysis: Analysis, trace: Trace) -> dict[str, object]:
@@ -186,11 +166,18 @@ def _item(analysis: Analysis, trace: Trace) -> dict[str, object]:
                 "arguments": json.dumps(dict(step.arguments), indent=1, ensure_ascii=False, default=str)[:20_000],
                 "result": (step.result or "")[:20_000],
                 "needle": pair.text if pair and number in (pair.source, pair.step) else "",
-                "edges": [f"{e.type} {e.source} → {e.target} ({e.weight:.2f}): {_cut(e.evidence, 160)}" for e in touching],
+                "edges": [
+                    f"{e.type} {e.source} → {e.target} ({e.weight:.2f}): {_cut(e.evidence, 160)}" for e in touching
+                ],
             }
         )
     return {
-        "id": trace.id, "score": analysis.score, "attack": analysis.is_attack, "task": trace.task_text()[:20_000],
-        "why": explain(analysis, trace), "svg": draw_svg(analysis, trace), "steps": steps,
+        "id": trace.id,
+        "score": analysis.score,
+        "attack": analysis.is_attack,
+        "task": trace.task_text()[:20_000],
+        "why": explain(analysis, trace),
+        "svg": draw_svg(analysis, trace),
+        "steps": steps,
         "edges": [f"{e.source}-{e.target}" for e in edges],
     }

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from icml26_plugin_causaltrace.index import SegmentIndex, Value, verb_stems
 from icml26_plugin_causaltrace.policy import Affordance, Policy, affordance, fetches, is_url
-from icml26_plugin_causaltrace.text import normalise, stem, stems, words
+from icml26_plugin_causaltrace.text import normalise, stem, stems, word_set, words
 from icml26_plugin_causaltrace.trace import Step, ToolInfo, flatten
 
 #: A segment instructs a call from this support on (trust-transfer edge).
@@ -27,7 +27,7 @@ AFF_READ_NOUN = 0.6
 NAMED_ONLY = 0.6
 TASK_NOUN, TASK_SILENT, READ_SILENT = 0.3, 0.2, 0.6
 #: Verbs that ask for whatever noun follows: "make a reservation".
-GENERIC = frozenset("make do create perform add place give set put".split())
+GENERIC = word_set("make do create perform add place give set put")
 #: Data that shares a window with an instruction, but bears none, survives the block to this share.
 BYSTANDER = 0.5
 WEIGHT_UNEXPLAINED = 0.3
@@ -158,19 +158,17 @@ class Evidence:
         hits, cut = self._hits(values)
         windows = self._windows(hits) if values else self._naming(aff)
         best_seen = [max((score for score, _ in h.values()), default=0.0) for h in hits]
-        weights = [
-            1.0 if max(t, b) >= 0.3 else WEIGHT_UNEXPLAINED for t, b in zip(in_task, best_seen, strict=True)
-        ]
+        weights = [1.0 if max(t, b) >= 0.3 else WEIGHT_UNEXPLAINED for t, b in zip(in_task, best_seen, strict=True)]
         acts = self.policy.acts(step, info)
         # To hand over what the user asked for stays within his words, whoever does it.
-        aff_task = 1.0 if step.kind == "delegation" else self._task_affordance(aff, acts)
+        aff_task = 1.0 if step.kind == "delegation" else self._task_affordance(aff, acts, max(in_task, default=0.0))
         candidates = self._candidates(aff, acts, values, weights, windows, hits)
 
         def p_task(blocked: dict[int, float]) -> float:
             if not values:
                 return aff_task
             total = 0.0
-            for value, t, h, w in zip(values, in_task, hits, weights, strict=True):
+            for t, h, w in zip(in_task, hits, weights, strict=True):
                 pointed = max(
                     (score * POINTED * self._standing(unit) * blocked.get(unit, 1.0) for unit, (score, _) in h.items()),
                     default=0.0,
@@ -239,14 +237,20 @@ class Evidence:
         return found
 
     def _candidates(
-        self, aff: Affordance, acts: bool, values: list[Value], weights: list[float], windows: set[tuple[int, ...]],
+        self,
+        aff: Affordance,
+        acts: bool,
+        values: list[Value],
+        weights: list[float],
+        windows: set[tuple[int, ...]],
         hits: list[dict[int, tuple[float, int]]],
     ) -> tuple[Candidate, ...]:
         total = sum(weights)
         scored = []
+        mine = frozenset(s for v in values for s in v.stems) if acts else None
         followed = self._followed(hits)
         for window in windows:
-            strength = self._affordance(aff, window)
+            strength = self._affordance(aff, window, mine)
             if strength == AFF_NOUN and not acts:
                 strength = AFF_READ_NOUN
             if strength == 0.0:
@@ -283,10 +287,14 @@ class Evidence:
             led.append(mine)
         return led
 
-    def _affordance(self, aff: Affordance, window: Iterable[int]) -> float:
-        best = 0.0
+    def _affordance(self, aff: Affordance, window: tuple[int, ...], mine: frozenset[str] | None = None) -> float:
+        """How strongly a window asks for the tool; a segment that stands after the data and whose
+        numbers and ids are all other than ``mine`` asks for another call."""
+        best, first = 0.0, window[0]
         for number in window:
             unit = self.index.units[number]
+            if mine is not None and number != first and unit.specifics and not unit.specifics & mine:
+                continue
             if aff.verbs & unit.asks:
                 return AFF_ASKED
             if aff.verbs & unit.words or _named(aff.verbs, unit.stems):
@@ -297,13 +305,13 @@ class Evidence:
                 best = max(best, AFF_NOUN)
         return best
 
-    def _task_affordance(self, aff: Affordance, acts: bool) -> float:
-        """Whether the user's words ask for the tool: its verbs, for a call that only reads also what it reads."""
+    def _task_affordance(self, aff: Affordance, acts: bool, named: float) -> float:
+        """Whether the user's words ask for the tool: its verbs; for one that only reads also its object or a value."""
         if aff.verbs & self._task_words or verb_stems(aff.verbs) & self._task_stems:
             return 1.0
         if acts:
             return TASK_NOUN if aff.nouns & self._task_stems else TASK_SILENT
-        return 1.0 if aff.nouns & self._task_stems else READ_SILENT
+        return 1.0 if named == 1.0 or aff.nouns & self._task_stems else READ_SILENT
 
     def _standing(self, unit: int) -> float:
         """How far the user stands behind a segment: by the support of the call that brought it."""

@@ -12,7 +12,7 @@ _FIELDS = ("feature", "threshold", "left", "right", "value", "roots")
 
 @dataclass(frozen=True)
 class Forest:
-    """Nodes of all trees in one table: ``feature`` (-1 in leaves), ``threshold``, children, ``value`` = P(attack); ``roots`` per tree."""
+    """Nodes of all trees in one table: ``feature`` (-1 in leaves), ``threshold``, children, ``value`` = P(attack); ``roots``."""
 
     feature: np.ndarray
     threshold: np.ndarray

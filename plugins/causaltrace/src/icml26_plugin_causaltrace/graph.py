@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Literal, TypeAlias
 
 from icml26.errors import InputError
@@ -27,7 +28,7 @@ class Edge:
 
 @dataclass
 class CausalGraph:
-    """Steps ``0 … size-1`` and at most one edge per ordered pair; an instruction outranks a copied value, which outranks state."""
+    """Steps ``0 … size-1``, at most one edge per ordered pair; an instruction outranks a copied value, that outranks state."""
 
     size: int = 0
     _out: dict[int, dict[int, Edge]] = field(default_factory=dict)
@@ -131,7 +132,7 @@ def bidirectional_slice(graph: CausalGraph, sources: Iterable[int], sink: int) -
 
 def path_cost(graph: CausalGraph, path: Sequence[int]) -> float:
     """-log of the product of weights along a path."""
-    return sum(-math.log(max(edge.weight, 1e-12)) for a, b in zip(path, path[1:], strict=False) if (edge := graph.edge(a, b)))
+    return sum(-math.log(max(edge.weight, 1e-12)) for a, b in pairwise(path) if (edge := graph.edge(a, b)))
 
 
 def most_probable_path(graph: CausalGraph, source: int, sink: int) -> tuple[int, ...]:

@@ -48,14 +48,15 @@ class Value:
         shared = sum(s in present for s in self.stems)
         if not shared:
             return 0.0
-        if shared == len(self.stems) and (len(self.text) <= 4 and len(self.stems) == 1 or self.text in text):
+        if shared == len(self.stems) and ((len(self.text) <= 4 and len(self.stems) == 1) or self.text in text):
             return 1.0
         return 0.0 if self.exact else shared / len(self.stems)
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """One segment: ``owner`` is the step, ``span`` the text's segments, ``asks`` the verbs where a request would have them."""
+    """One segment: ``owner`` is the step, ``span`` the text's segments, ``asks`` the verbs where a request would have them,
+    ``specifics`` the stems with a digit: numbers, accounts, ids."""
 
     owner: int
     span: tuple[int, int]
@@ -63,6 +64,7 @@ class Unit:
     stems: frozenset[str]
     words: frozenset[str]
     asks: frozenset[str]
+    specifics: frozenset[str]
 
 
 @dataclass
@@ -81,7 +83,9 @@ class SegmentIndex:
         for norm, found in kept:
             every = frozenset(words(norm))
             number = len(self.units)
-            self.units.append(Unit(owner, span, norm, found, every, frozenset(_ASKING.findall(norm)) & _VERBS))
+            asks = frozenset(_ASKING.findall(norm)) & _VERBS
+            specifics = frozenset(s for s in found if not s.isalpha())
+            self.units.append(Unit(owner, span, norm, found, every, asks, specifics))
             self.copies.setdefault(norm, []).append(number)
             for word in found:
                 self._postings.setdefault(word, []).append(number)

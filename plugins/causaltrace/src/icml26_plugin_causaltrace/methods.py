@@ -66,7 +66,9 @@ class Supervised:
 class DetectorConfig(MethodConfig):
     """Constants of the causal model and the user's policy."""
 
-    mode: Literal["prob", "det"] = Field("prob", description="'prob': noisy-OR effects; 'det': path existence, in {0, 0.5, 1}.")
+    mode: Literal["prob", "det"] = Field(
+        "prob", description="'prob': noisy-OR effects; 'det': path existence, in {0, 0.5, 1}."
+    )
     leak: float = Field(LEAK, ge=0, le=1, description="Probability of a call without any cause (the code's 0.025).")
     beta_injection: float = Field(
         BETA_INJECTION, ge=0, le=1, description="Largest strength of an injected instruction (the code's 0.80)."
@@ -88,7 +90,8 @@ class CausalMethod(Method[Inputs, Output]):
         """The threshold."""
 
         tau: float | Literal["train"] = Field(
-            "train", description="Alarm from this score on; 'train': the best F1 on the labelled traces (0.4 without any)."
+            "train",
+            description="Alarm from this score on; 'train': the best F1 on the labelled traces (0.4 without any).",
         )
 
     def run(self, inputs: Inputs, ctx: RunContext) -> Output:
@@ -111,9 +114,16 @@ class CausalMethod(Method[Inputs, Output]):
         assert isinstance(output.detector, Causal)
         d = output.detector.detector
         body = {
-            "tau": d.tau, "mode": d.mode, "leak": d.leak, "beta_injection": d.beta_injection, "info": output.info,
-            "policy": {"sensitive": dict(d.policy.sensitive), "trusted_tools": sorted(d.policy.trusted_tools),
-                       "trusted_domains": sorted(d.policy.trusted_domains)},
+            "tau": d.tau,
+            "mode": d.mode,
+            "leak": d.leak,
+            "beta_injection": d.beta_injection,
+            "info": output.info,
+            "policy": {
+                "sensitive": dict(d.policy.sensitive),
+                "trusted_tools": sorted(d.policy.trusted_tools),
+                "trusted_domains": sorted(d.policy.trusted_domains),
+            },
         }
         (folder / "causaltrace.json").write_text(json.dumps(body, indent=1) + "\n", encoding="utf-8")
 
@@ -141,7 +151,10 @@ class SupervisedMethod(CausalMethod):
     def run(self, inputs: Inputs, ctx: RunContext) -> Output:
         c = self.config
         model = SupervisedDetector(
-            c.detector(), n_estimators=c.n_estimators, max_depth=c.max_depth, causal=c.causal,
+            c.detector(),
+            n_estimators=c.n_estimators,
+            max_depth=c.max_depth,
+            causal=c.causal,
             random_state=int(ctx.rng.integers(2**31)),
         )
         model.fit(inputs.traces, [y.attack for y in inputs.labels], [y.group for y in inputs.labels])
@@ -207,7 +220,9 @@ def write_report(output: Output, native: CausalTrace, truth: Truth, ctx: RunCont
         rows = csv.writer(file)
         rows.writerow(["trace", "score", "is_attack", "source", "sink", "chain"])
         for trace, v in zip(truth.traces, verdicts, strict=True):
-            rows.writerow([_cell(trace.id), f"{v.score:.6f}", v.is_attack, v.source, v.sink, " ".join(map(str, v.chain))])
+            rows.writerow(
+                [_cell(trace.id), f"{v.score:.6f}", v.is_attack, v.source, v.sink, " ".join(map(str, v.chain))]
+            )
     order = sorted(range(len(verdicts)), key=lambda k: (-verdicts[k].score, k))[:PICTURES]
     judged = [(native.analyze(truth.traces[k]), truth.traces[k]) for k in order]
     with ctx.artifact("verdicts.jsonl").open("w", encoding="utf-8") as file:

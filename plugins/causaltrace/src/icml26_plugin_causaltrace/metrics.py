@@ -47,7 +47,7 @@ def auroc_of(scores: np.ndarray, labels: np.ndarray) -> float:
     s = np.asarray(scores, dtype=float)
     if not y.any() or y.all():
         return math.nan
-    levels, inverse, counts = np.unique(s, return_inverse=True, return_counts=True)
+    _, inverse, counts = np.unique(s, return_inverse=True, return_counts=True)
     rank = (np.cumsum(counts) - counts / 2 + 0.5)[inverse]
     n = int(y.sum())
     return float((rank[y].sum() - n * (n + 1) / 2) / (n * (len(y) - n)))
@@ -126,7 +126,8 @@ def edge_recovery(output: Output, truth: Truth) -> dict[str, float]:
                 found[kind][1] += 1
             found["any"][0] += (i, j) in pairs
             found["any"][1] += 1
-    return {"": _share(*found["trust"]), "data-recall": _share(*found["data"]), "untyped-recall": _share(*found["any"])}
+    names = {"trust": "", "data": "data-recall", "any": "untyped-recall"}
+    return {names[kind]: _share(*counts) for kind, counts in found.items() if counts[1] or kind == "trust"}
 
 
 def llm_calls(output: Output, truth: Truth) -> float:

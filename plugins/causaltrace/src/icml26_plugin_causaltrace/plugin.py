@@ -41,8 +41,13 @@ def icml26_tasks() -> list[TaskSpec]:
 
 def _method(name: str, target: str, summary: str, role: str = "baseline", **options: Any) -> MethodSpec:
     return MethodSpec(
-        name=name, task=TASK, target=f"{PACKAGE}.methods:{target}", summary=summary, role=role,  # type: ignore[arg-type]
-        default_dataset="synthetic-office", **options,
+        name=name,
+        task=TASK,
+        target=f"{PACKAGE}.methods:{target}",
+        summary=summary,
+        role=role,  # type: ignore[arg-type]
+        default_dataset="synthetic-office",
+        **options,
     )
 
 
@@ -52,25 +57,51 @@ def icml26_methods() -> list[MethodSpec]:
     explains = {"provides": ("explains", "edges"), "metrics": (*CHAIN_METRICS, "llm-calls"), "files": ("policy",)}
     return [
         _method(
-            "causaltrace", "CausalMethod", "Counterfactual effect of untrusted text on each harmful call; no training, no LLM.",
-            role="paper", paper=PAPER, reference="keyword", **explains,
+            "causaltrace",
+            "CausalMethod",
+            "Counterfactual effect of untrusted text on each harmful call; no training, no LLM.",
+            role="paper",
+            paper=PAPER,
+            reference="keyword",
+            **explains,
         ),
         _method(
-            "causaltrace-supervised", "SupervisedMethod", "Random forest on graph and counterfactual features.",
-            role="paper", paper=PAPER, reference="keyword", requires=("training",), extra=None,
-            smoke={"n_estimators": 20}, **explains,
+            "causaltrace-supervised",
+            "SupervisedMethod",
+            "Random forest on graph and counterfactual features.",
+            role="paper",
+            paper=PAPER,
+            reference="keyword",
+            requires=("training",),
+            extra=None,
+            smoke={"n_estimators": 20},
+            **explains,
         ),
-        _method("keyword", "KeywordMethod", "Phrases that injections are known for, in tool results.", role="reference"),
         _method(
-            "tfidf-lr", "TfidfMethod", "TF-IDF of tool results and logistic regression.", requires=("training",), reference="keyword"
+            "keyword", "KeywordMethod", "Phrases that injections are known for, in tool results.", role="reference"
         ),
         _method(
-            "reachability", "ReachabilityMethod", "Any flow from an untrusted result into a harmful call.", provides=("edges",),
-            files=("policy",), reference="keyword",
+            "tfidf-lr",
+            "TfidfMethod",
+            "TF-IDF of tool results and logistic regression.",
+            requires=("training",),
+            reference="keyword",
         ),
         _method(
-            "threshold", "ThresholdMethod", "The authors' rules on depth, domains, bottlenecks and unused state.",
-            provides=("edges",), files=("policy",), reference="keyword",
+            "reachability",
+            "ReachabilityMethod",
+            "Any flow from an untrusted result into a harmful call.",
+            provides=("edges",),
+            files=("policy",),
+            reference="keyword",
+        ),
+        _method(
+            "threshold",
+            "ThresholdMethod",
+            "The authors' rules on depth, domains, bottlenecks and unused state.",
+            provides=("edges",),
+            files=("policy",),
+            reference="keyword",
         ),
     ]
 
@@ -106,6 +137,7 @@ def icml26_datasets() -> list[DatasetSpec]:
             summary="Your AgentDojo runs, chat messages, OpenTelemetry spans, Inspect logs or CausalBench sessions.",
             provides=(
                 Provides("labels", when=labelled),
+                Provides("chains", when={"labelled": (True,), "chains": (True,)}),
                 Provides("training", when={"labelled": (True,), "n_folds": tuple(range(2, 101))}),
             ),
             seeded=False,
@@ -125,36 +157,66 @@ def icml26_metrics() -> list[MetricSpec]:
     chains = {"requires": ("chains", "explains")}
     return [
         _metric(
-            "f1", "detection", Value("", share, "higher"), Value("precision", share, "higher"), Value("recall", share, "higher"),
-            Value("fpr", share, "lower"), requires=("labels",), summary="F1 of the alarms; precision, recall, false positive rate.",
+            "f1",
+            "detection",
+            Value("", share, "higher"),
+            Value("precision", share, "higher"),
+            Value("recall", share, "higher"),
+            Value("fpr", share, "lower"),
+            requires=("labels",),
+            summary="F1 of the alarms; precision, recall, false positive rate.",
         ),
-        _metric("auroc", "auroc", Value("", share, "higher"), requires=("labels",), summary="Area under the ROC curve."),
+        _metric(
+            "auroc", "auroc", Value("", share, "higher"), requires=("labels",), summary="Area under the ROC curve."
+        ),
         _metric("auprc", "auprc", Value("", share, "higher"), requires=("labels",), summary="Average precision."),
         _metric(
-            "alarm-rate", "alarm_rates", Value("a", share, "higher"),
-            *(Value(k, share, "lower") for k in ("b0", "b1", "b2", "b3", "b4")), requires=("labels",),
+            "alarm-rate",
+            "alarm_rates",
+            Value("a", share, "higher"),
+            *(Value(k, share, "lower") for k in ("b0", "b1", "b2", "b3", "b4")),
+            requires=("labels",),
             summary="Share of alarms by kind of trace: a attack, b0 clean, b1 ignored, b2/b3 asked for by the user, b4 quoted.",
         ),
         _metric(
-            "source-accuracy", "source_accuracy", Value("", share, "higher"), **chains,
+            "source-accuracy",
+            "source_accuracy",
+            Value("", share, "higher"),
+            **chains,
             summary="Detected attacks whose injected step is named exactly.",
         ),
         _metric(
-            "sink-accuracy", "sink_accuracy", Value("", share, "higher"), **chains,
+            "sink-accuracy",
+            "sink_accuracy",
+            Value("", share, "higher"),
+            **chains,
             summary="Detected attacks for which a harmful call is named.",
         ),
         _metric(
-            "chain-recall", "chain_recall", Value("", share, "higher"), Value("ends-exact", share, "higher"), **chains,
+            "chain-recall",
+            "chain_recall",
+            Value("", share, "higher"),
+            Value("ends-exact", share, "higher"),
+            **chains,
             summary="True nodes on the named chain; how often both ends are right.",
         ),
         _metric(
-            "edge-recovery", "edge_recovery", Value("", share, "higher"), Value("data-recall", share, "higher"),
-            Value("untyped-recall", share, "higher"), requires=("chains", "edges"),
+            "edge-recovery",
+            "edge_recovery",
+            Value("", share, "higher"),
+            Value("data-recall", share, "higher"),
+            Value("untyped-recall", share, "higher"),
+            requires=("chains", "edges"),
             summary="Recall of known trust edges, data edges, edges of any type.",
         ),
-        _metric("llm-calls", "llm_calls", Value("", "calls/trace", "lower"), summary="Calls to a language model per trace."),
         _metric(
-            "milliseconds", "milliseconds", Value("", "ms/trace", "lower"), cost="expensive",
+            "llm-calls", "llm_calls", Value("", "calls/trace", "lower"), summary="Calls to a language model per trace."
+        ),
+        _metric(
+            "milliseconds",
+            "milliseconds",
+            Value("", "ms/trace", "lower"),
+            cost="expensive",
             summary="Wall time of judging one trace, measured anew.",
         ),
     ]

@@ -12,7 +12,7 @@ from typing import Any
 
 from icml26.errors import InputError
 
-from icml26_plugin_causaltrace.text import STOP_WORDS, stem
+from icml26_plugin_causaltrace.text import STOP_WORDS, stem, word_set
 from icml26_plugin_causaltrace.trace import Step, ToolInfo
 
 #: Verbs that ask for the same action. A tool's own verbs select the groups that can ask for it.
@@ -37,16 +37,19 @@ VERB_GROUPS: tuple[frozenset[str], ...] = tuple(
         "download save get fetch",
     )
 )
-ACTING = frozenset(
-    "send pay transfer refund wire schedule delete remove create add make share invite post publish reserve book order buy execute run "
+ACTING = word_set(
+    "send pay transfer refund wire schedule delete remove create add make share invite post publish reserve book order "
+    "buy execute run "
     "update change modify edit set reset append write cancel reschedule upload submit forward reply move rename revoke "
     "grant register deploy install approve type click drop insert merge push commit delegate save store put kick ban "
-    "purchase donate withdraw deposit email mail message notify remember".split()
+    "purchase donate withdraw deposit email mail message notify remember"
 )
-FETCHING = frozenset("get visit open browse fetch navigate read web request download load".split())
-READING = frozenset("get read list search find view check fetch lookup query show retrieve count recall load".split())
+FETCHING = word_set("get visit open browse fetch navigate read web request download load")
+READING = word_set("get read list search find view check fetch lookup query show retrieve count recall load")
 _PIECES = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
-_URL = re.compile(r"^(?:https?://|www\.)\S+|^[\w-]+(?:\.[\w-]+)*\.(?:com|org|net|io|info|biz|co|dev|example|test)(?:/\S*)?$", re.I)
+_URL = re.compile(
+    r"^(?:https?://|www\.)\S+|^[\w-]+(?:\.[\w-]+)*\.(?:com|org|net|io|info|biz|co|dev|example|test)(?:/\S*)?$", re.I
+)
 
 
 @dataclass(frozen=True, slots=True)

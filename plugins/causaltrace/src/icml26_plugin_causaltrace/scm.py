@@ -20,7 +20,7 @@ DRAWS = 4096
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What an intervention changes: ``q_all`` = P(Y), ``q_do`` = P(Y | do), ATE, and the probabilities of necessity and sufficiency."""
+    """What an intervention changes: ``q_all`` = P(Y), ``q_do`` = P(Y | do), ATE, necessity (PN) and sufficiency (PS)."""
 
     q_all: float
     q_do: float
@@ -61,7 +61,9 @@ class NoisyOr:
     def __post_init__(self) -> None:
         for parent, child in (*self.triggers, *self.gates):
             if not 0 <= parent < child < self.size:
-                raise InputError(f"edge {parent} -> {child} does not go forward in order: the graph would not be acyclic")
+                raise InputError(
+                    f"edge {parent} -> {child} does not go forward in order: the graph would not be acyclic"
+                )
         for key, p in (*self.triggers.items(), *self.leaks.items()):
             if not 0.0 <= p <= 1.0:
                 raise InputError(f"probability {p} of {key} is not in [0, 1]")

@@ -75,7 +75,9 @@ class SupervisedDetector:
         )
         return Forest.of(model.fit(X, y))
 
-    def fit(self, traces: Sequence[Trace], labels: Sequence[bool], groups: Sequence[str] | None = None) -> SupervisedDetector:
+    def fit(
+        self, traces: Sequence[Trace], labels: Sequence[bool], groups: Sequence[str] | None = None
+    ) -> SupervisedDetector:
         """Fit forest and threshold; ``groups`` name what must not be split (user tasks)."""
         y = np.asarray(labels, dtype=bool)
         if len(traces) != len(y) or (groups is not None and len(groups) != len(y)):
@@ -121,10 +123,21 @@ class SupervisedDetector:
         names = (*GRAPH_FEATURES, *CAUSAL_FEATURES) if self.causal else GRAPH_FEATURES
         d = self.detector
         body = {
-            "schema": SCHEMA, "tau": self.tau_, "causal": self.causal, "features": list(names),
-            "detector": {"tau": d.tau, "mode": d.mode, "leak": d.leak, "beta_injection": d.beta_injection,
-                         "policy": {"sensitive": dict(d.policy.sensitive), "trusted_tools": sorted(d.policy.trusted_tools),
-                                    "trusted_domains": sorted(d.policy.trusted_domains)}},
+            "schema": SCHEMA,
+            "tau": self.tau_,
+            "causal": self.causal,
+            "features": list(names),
+            "detector": {
+                "tau": d.tau,
+                "mode": d.mode,
+                "leak": d.leak,
+                "beta_injection": d.beta_injection,
+                "policy": {
+                    "sensitive": dict(d.policy.sensitive),
+                    "trusted_tools": sorted(d.policy.trusted_tools),
+                    "trusted_domains": sorted(d.policy.trusted_domains),
+                },
+            },
         }
         (Path(folder) / "detector.json").write_text(json.dumps(body, indent=1) + "\n", encoding="utf-8")
 

@@ -16,7 +16,7 @@ MAX_SEGMENT = 4096
 MIN_ENCODED = 24
 
 _SPACE = re.compile(r"\s+")
-_WHOLE_NUMBER = re.compile(r"(?<![\w.])(\d+)\.0+(?![\w.])")
+_DECIMAL = re.compile(r"(?<![\w.])(\d+)\.(\d*?)0+(?![\w]|\.\d)")
 _GROUPED_NUMBER = re.compile(r"(?<![\w,.])\d{1,3}(?:,\d{3})+(?![\w,])")
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _MONTH = (
@@ -34,15 +34,21 @@ _SENTENCE = re.compile(r"(?<=[.!?])[\"')\]>]*\s+(?=[^\s])|\n+|(?<=[>}\]])\s*(?=[
 _BASE64 = re.compile(r"(?<![A-Za-z0-9+/=])[A-Za-z0-9+/]{24,}={0,2}(?![A-Za-z0-9+/=])")
 _PERCENT = re.compile(r"(?:%[0-9A-Fa-f]{2}){3,}|%20")
 
-STOP_WORDS = frozenset(
+
+def word_set(text: str) -> frozenset[str]:
+    """The words of a text, for tables of words that can be read."""
+    return frozenset(text.split())
+
+
+STOP_WORDS = word_set(
     "a an and are as at be been but by can could did do does for from had has have he her him his i if in into is it its "
     "just me my no not of on or our she so than that the their them then there these they this those to too us was we "
-    "were what when where which who will with would you your please also".split()
+    "were what when where which who will with would you your please also"
 )
 
 
 def visible(text: str) -> str:
-    """The text with compatibility forms folded and invisible format characters removed; line breaks stay."""
+    """The text with compatibility forms folded and invisible characters removed; line breaks stay."""
     if text.isascii():
         return text
     folded = unicodedata.normalize("NFKC", text)
@@ -50,10 +56,10 @@ def visible(text: str) -> str:
 
 
 def normalise(text: str) -> str:
-    """Lower case, single spaces, no invisible characters, ``5.0`` as ``5``, ``May 1st, 2024`` as ``2024-05-01``."""
+    """Lower case, single spaces, nothing invisible, ``5.0`` as ``5``, ``9.50`` as ``9.5``, ``May 1st, 2024`` as ``2024-05-01``."""
     folded = _SPACE.sub(" ", visible(text).lower()).strip()
     folded = _GROUPED_NUMBER.sub(lambda m: m.group().replace(",", ""), folded)
-    folded = _WHOLE_NUMBER.sub(r"\1", folded)
+    folded = _DECIMAL.sub(lambda m: f"{m.group(1)}.{m.group(2)}" if m.group(2) else m.group(1), folded)
     folded = _MONTH_FIRST.sub(lambda m: _iso(m.group(3), m.group(1), m.group(2)), folded)
     return _DAY_FIRST.sub(lambda m: _iso(m.group(3), m.group(2), m.group(1)), folded)
 

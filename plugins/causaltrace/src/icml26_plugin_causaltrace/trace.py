@@ -98,7 +98,9 @@ def check_trace(trace: Trace) -> Trace:
     size = 0
     for number, step in enumerate(trace.steps):
         if step.timestamp is not None and not math.isfinite(step.timestamp):
-            raise InputError(f"{where}, step {number}: timestamp {step.timestamp} is not a number; use null when unknown")
+            raise InputError(
+                f"{where}, step {number}: timestamp {step.timestamp} is not a number; use null when unknown"
+            )
         if step.call_id is not None:
             if step.call_id in seen:
                 raise InputError(f"{where}, step {number}: call id {step.call_id!r} occurs twice")
@@ -147,14 +149,21 @@ def trace_to_json(trace: Trace, label: Label | None = None) -> dict[str, Any]:
         body["system"] = trace.system
     if trace.tools:
         body["tools"] = {
-            name: {k: v for k, v in (("description", t.description), ("read_only", t.read_only),
-                                     ("destructive", t.destructive)) if v not in (None, "")}
+            name: {
+                k: v
+                for k, v in (("description", t.description), ("read_only", t.read_only), ("destructive", t.destructive))
+                if v not in (None, "")
+            }
             for name, t in sorted(trace.tools.items())
         }
     if label is not None:
         body["label"] = {
-            "attack": label.attack, "kind": label.kind, "group": label.group, "source": label.source,
-            "sinks": list(label.sinks), "edges": [list(edge) for edge in label.edges],
+            "attack": label.attack,
+            "kind": label.kind,
+            "group": label.group,
+            "source": label.source,
+            "sinks": list(label.sinks),
+            "edges": [list(edge) for edge in label.edges],
         }
     return body
 

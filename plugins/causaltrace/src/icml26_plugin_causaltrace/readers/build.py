@@ -12,7 +12,9 @@ from icml26.errors import InputError
 from icml26_plugin_causaltrace.trace import MAX_NESTING, Step, StepKind, ToolInfo, Trace, Turn, check_trace
 
 #: Keys that say what a detector has to find out; they are dropped wherever they stand in a record.
-LABEL_KEYS = frozenset({"is_attack", "is_injection_source", "is_sensitive_sink", "injection_present", "attack_type", "injections", "label"})
+LABEL_KEYS = frozenset(
+    {"is_attack", "is_injection_source", "is_sensitive_sink", "injection_present", "attack_type", "injections", "label"}
+)
 
 
 class TraceBuilder:
@@ -34,8 +36,14 @@ class TraceBuilder:
             self.turns.append(Turn(text, len(self.steps)))
 
     def call(
-        self, tool: Any, arguments: Any, call_id: str | None = None, *, agent: str | None = None,
-        timestamp: float | None = None, kind: StepKind = "tool",
+        self,
+        tool: Any,
+        arguments: Any,
+        call_id: str | None = None,
+        *,
+        agent: str | None = None,
+        timestamp: float | None = None,
+        kind: StepKind = "tool",
     ) -> None:
         """A tool call; its arguments may be a mapping or a JSON string."""
         if not isinstance(tool, str) or not tool:
@@ -48,8 +56,14 @@ class TraceBuilder:
         else:
             self._unnamed.append(number)
         self.steps.append(
-            {"tool": tool, "arguments": self.arguments(arguments, tool), "call_id": call_id, "agent": agent,
-             "timestamp": timestamp, "kind": kind}
+            {
+                "tool": tool,
+                "arguments": self.arguments(arguments, tool),
+                "call_id": call_id,
+                "agent": agent,
+                "timestamp": timestamp,
+                "kind": kind,
+            }
         )
 
     def arguments(self, raw: Any, tool: str) -> dict[str, Any]:

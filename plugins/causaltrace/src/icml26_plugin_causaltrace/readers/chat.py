@@ -42,7 +42,9 @@ def _user(builder: TraceBuilder, content: Any, where: str) -> None:
     for block in content:
         if isinstance(block, Mapping) and block.get("type") == "tool_result":
             builder.result(
-                text_of(block.get("content"), where), member(block, "tool_use_id", str, where), error=bool(block.get("is_error"))
+                text_of(block.get("content"), where),
+                member(block, "tool_use_id", str, where),
+                error=bool(block.get("is_error")),
             )
         else:
             words.append(text_of(block, where))

@@ -11,8 +11,8 @@ from typing import Any
 from icml26.errors import InputError
 
 from icml26_plugin_causaltrace.readers.chat import read_agentdojo, read_chat
-from icml26_plugin_causaltrace.readers.other import read_causalbench, read_inspect, read_inspect_file, read_native
 from icml26_plugin_causaltrace.readers.otel import read_otel
+from icml26_plugin_causaltrace.readers.other import read_causalbench, read_inspect, read_inspect_file, read_native
 from icml26_plugin_causaltrace.trace import Label, Trace
 
 Reader = Callable[[Any, str], Iterator[tuple[Trace, Label | None]]]
@@ -51,7 +51,9 @@ def detect_format(body: Any, where: str) -> str:
             return "inspect"
         if "trajectory" in keys:
             return "causalbench"
-        if keys & {"resourceSpans", "resource_spans"} or ("attributes" in keys and keys & {"traceId", "trace_id", "context"}):
+        if keys & {"resourceSpans", "resource_spans"} or (
+            "attributes" in keys and keys & {"traceId", "trace_id", "context"}
+        ):
             return "otel"
         if "messages" in keys or "role" in keys:
             return "openai"
@@ -89,7 +91,9 @@ def _file(path: Path, format: str | None) -> Iterator[Record]:
         yield from _lines(path, format)
         return
     if path.stat().st_size > MAX_BYTES:
-        raise InputError(f"{path} is larger than {MAX_BYTES // 1024**2} MiB; split it or write one record a line (.jsonl)")
+        raise InputError(
+            f"{path} is larger than {MAX_BYTES // 1024**2} MiB; split it or write one record a line (.jsonl)"
+        )
     body = _parse(_text(path), str(path))
     yield from _read(body, str(path), format, path)
 

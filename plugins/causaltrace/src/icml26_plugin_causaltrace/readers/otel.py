@@ -35,7 +35,9 @@ def attributes(span: Mapping[str, Any]) -> dict[str, Any]:
     raw = span.get("attributes") or {}
     if isinstance(raw, Mapping):
         return {k: attribute_value(v) for k, v in raw.items()}
-    return {item["key"]: attribute_value(item.get("value")) for item in raw if isinstance(item, Mapping) and "key" in item}
+    return {
+        item["key"]: attribute_value(item.get("value")) for item in raw if isinstance(item, Mapping) and "key" in item
+    }
 
 
 def spans_of(body: Any) -> Iterator[Mapping[str, Any]]:
@@ -92,20 +94,29 @@ def _operation(found: Mapping[str, Any]) -> str | None:
 
 
 def _tool_span(
-    builder: TraceBuilder, span: Mapping[str, Any], found: Mapping[str, Any], names: Mapping[str, Mapping[str, Any]], where: str
+    builder: TraceBuilder,
+    span: Mapping[str, Any],
+    found: Mapping[str, Any],
+    names: Mapping[str, Mapping[str, Any]],
+    where: str,
 ) -> None:
     parent = names.get(_id(span, "parentSpanId", "parent_id"), {})
     agent = found.get("gen_ai.agent.name") or parent.get("gen_ai.agent.name")
     call_id = found.get("gen_ai.tool.call.id")
     tool = found.get("gen_ai.tool.name") or found.get("tool.name") or span.get("name")
     builder.call(
-        tool, found.get("gen_ai.tool.call.arguments", found.get("input.value")), call_id, agent=agent,
+        tool,
+        found.get("gen_ai.tool.call.arguments", found.get("input.value")),
+        call_id,
+        agent=agent,
         timestamp=_start(span, where),
     )
     status = span.get("status") or {}
     code = status.get("code", status.get("status_code"))
     failed = "error.type" in found or code in (2, "STATUS_CODE_ERROR", "ERROR")
-    builder.result(_plain(found.get("gen_ai.tool.call.result", found.get("output.value")), where), call_id, error=failed)
+    builder.result(
+        _plain(found.get("gen_ai.tool.call.result", found.get("output.value")), where), call_id, error=failed
+    )
 
 
 def _messages(span: Mapping[str, Any], found: Mapping[str, Any], where: str) -> Iterator[Mapping[str, Any]]:

@@ -67,10 +67,14 @@ def read_native(body: Any, where: str) -> Iterator[tuple[Trace, Label | None]]:
         if not isinstance(raw, Mapping):
             raise InputError(f"{where}, step {number}: is {type(raw).__name__}, expected an object")
         here = f"{where}, step {number}"
-        known = {k: raw[k] for k in ("error", "kind", "trusted", "agent", "domain", "timestamp", "call_id", "result") if k in raw}
+        known = {
+            k: raw[k]
+            for k in ("error", "kind", "trusted", "agent", "domain", "timestamp", "call_id", "result")
+            if k in raw
+        }
         if not isinstance(known.get("result"), str | None):
             raise InputError(f"{here}: result is {type(known['result']).__name__}, expected text or null")
-        steps.append(Step(member(raw, "tool", str, here), member(raw, "arguments", Mapping, here), **known))  # type: ignore[arg-type]
+        steps.append(Step(member(raw, "tool", str, here), member(raw, "arguments", Mapping, here), **known))
     turns = tuple(Turn(member(t, "text", str, where), int(t.get("before", 0))) for t in body.get("turns") or ())
     tools = {
         str(name): ToolInfo(str(t.get("description") or ""), t.get("read_only"), t.get("destructive"))
@@ -87,8 +91,12 @@ def _label(raw: Any, where: str) -> Label | None:
         raise InputError(f"{where}: label needs a member 'attack' that is true or false")
     edges = tuple((int(i), int(j), str(kind)) for i, j, kind in raw.get("edges") or ())
     return Label(
-        raw["attack"], str(raw.get("kind") or ""), str(raw.get("group") or ""), raw.get("source"),
-        tuple(raw.get("sinks") or ()), edges,
+        raw["attack"],
+        str(raw.get("kind") or ""),
+        str(raw.get("group") or ""),
+        raw.get("source"),
+        tuple(raw.get("sinks") or ()),
+        edges,
     )
 
 
@@ -98,7 +106,8 @@ def read_causalbench(body: Any, where: str) -> Iterator[tuple[Trace, Label | Non
         here = f"{where}, session {number}"
         events = member(session, "trajectory", list, here)
         plain = without_labels(session)
-        steps, places = [], {}
+        steps: list[Step] = []
+        places: dict[str, int] = {}
         for raw in plain["trajectory"]:
             kind = member(raw, "event_type", str, here)
             if kind not in _EVENTS:
@@ -135,6 +144,10 @@ def _session_label(
     )
     sources = flagged("is_injection_source")
     return Label(
-        bool(session.get("is_attack")), str(session.get("attack_type") or ""), session_id, sources[0] if sources else None,
-        tuple(flagged("is_sensitive_sink")), edges,
+        bool(session.get("is_attack")),
+        str(session.get("attack_type") or ""),
+        session_id,
+        sources[0] if sources else None,
+        tuple(flagged("is_sensitive_sink")),
+        edges,
     )
