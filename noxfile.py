@@ -55,7 +55,7 @@ def lint(session: nox.Session) -> None:
 @nox.session
 def types(session: nox.Session) -> None:
     """Types of the core and of every plugin."""
-    install(session, "mypy", "numpy", "pydantic", "typer", "pluggy", "nox", "-e", "core")
+    install(session, "mypy", "nox", "-e", "core[test]")
     session.run("mypy", "core/src")
     for name in PLUGINS:
         session.run("mypy", f"plugins/{name}/src", env={"MYPYPATH": f"plugins/{name}/src"})
