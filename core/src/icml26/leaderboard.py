@@ -130,13 +130,14 @@ def _cell(group: list[Outcome], key: str) -> Estimate | str:
     return group[0].reason or (group[0].record.status if group[0].record is not None else "no run")
 
 
-def pairs(outcomes: Iterable[Outcome], method: str, metric: str) -> dict[tuple[str, int], float]:
-    """The values of a method by (dataset, seed)."""
-    return {
-        (outcome.dataset, outcome.seed): value
-        for outcome in outcomes
-        if outcome.method == method and (value := outcome.value(metric)) is not None
-    }
+def paired_values(outcomes: Iterable[Outcome], metric: str) -> dict[str, dict[tuple[str, int], float]]:
+    """The values of each method by (dataset, seed)."""
+    found: dict[str, dict[tuple[str, int], float]] = {}
+    for outcome in outcomes:
+        value = outcome.value(metric)
+        if value is not None:
+            found.setdefault(outcome.method, {})[outcome.dataset, outcome.seed] = value
+    return found
 
 
 def default_baseline(outcomes: Sequence[Outcome]) -> str | None:
@@ -150,15 +151,14 @@ def default_baseline(outcomes: Sequence[Outcome]) -> str | None:
 
 def comparisons(outcomes: Sequence[Outcome], metric: str, baseline: str) -> dict[str, Comparison]:
     """The paired difference of each other method to the baseline, over shared (dataset, seed) pairs of all datasets."""
-    base = pairs(outcomes, baseline, metric)
-    found = {}
-    for method in dict.fromkeys(outcome.method for outcome in outcomes):
-        if method == baseline:
-            continue
-        comparison = paired_difference(pairs(outcomes, method, metric), base)
-        if comparison is not None:
-            found[method] = comparison
-    return found
+    values = paired_values(outcomes, metric)
+    base = values.get(baseline, {})
+    found = {
+        method: paired_difference(values.get(method, {}), base)
+        for method in dict.fromkeys(outcome.method for outcome in outcomes)
+        if method != baseline
+    }
+    return {method: comparison for method, comparison in found.items() if comparison is not None}
 
 
 def best(candidates: Mapping[str, float], direction: str) -> str:
