@@ -56,7 +56,7 @@ def visible(text: str) -> str:
 
 
 def normalise(text: str) -> str:
-    """Lower case, single spaces, nothing invisible, ``5.0`` as ``5``, ``9.50`` as ``9.5``, ``May 1st, 2024`` as ``2024-05-01``."""
+    """Lower case, single spaces, nothing hidden, ``9.50`` as ``9.5``, ``May 1st, 2024`` as ``2024-05-01``."""
     folded = _SPACE.sub(" ", visible(text).lower()).strip()
     folded = _GROUPED_NUMBER.sub(lambda m: m.group().replace(",", ""), folded)
     folded = _DECIMAL.sub(lambda m: f"{m.group(1)}.{m.group(2)}" if m.group(2) else m.group(1), folded)
