@@ -10,7 +10,7 @@ from typing import Any
 from icml26.records import RunRecord
 from made_up import record
 
-HOSTILE = "<script>window.pwned = 1</script><img src=x onerror='window.pwned=2'>\"'&{{ 7*7 }}\u2028$\\frac{"
+HOSTILE = "<script>window.pwned = 1</script><img src=x onerror='window.pwned=2'>\"'&{{ 7123*7321 }}\u2028$\\frac{"
 
 
 def folder_of(base: Path, made: RunRecord, *, log: str = "one line\n", steps: int = 12) -> Path:

@@ -119,7 +119,7 @@ def test_hostile_text_is_only_text(tmp_path: Path) -> None:
                 assert link in ("assets/report.js", "../assets/report.js", "data/runs.js")
             if tag == "img":
                 assert link.endswith("picture.svg")
-        assert "49" not in re.findall(r"\{\{ 7\*7 \}\}|\b49\b", page.text), "a template inside a text is not run"
+        assert str(7123 * 7321) not in page.text, "a template inside a text is not run"
     assert "<" not in (site / "data" / "runs.js").read_text()
 
 
