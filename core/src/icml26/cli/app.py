@@ -12,6 +12,7 @@ from typer.core import TyperGroup
 
 from icml26.cli.commands import COMMANDS, SECTIONS
 from icml26.cli.output import COLOR_CHOICES, GlobalOptions
+from icml26.cli.user_config import apply_user_config
 
 _EPILOG = (
     "Every command has --help. Exit codes: 0 done, 1 a run failed or something is broken, 2 wrong usage or input, \
@@ -95,6 +96,7 @@ def run(arguments: Sequence[str], options: GlobalOptions) -> int:
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     if options.color != "auto":
         os.environ["FORCE_COLOR" if options.color == "always" else "NO_COLOR"] = "1"
+    apply_user_config()
     try:
         build().main(args=list(arguments) or ["--help"], prog_name="icml26")
     except SystemExit as end:
