@@ -98,7 +98,7 @@ def run(arguments: Sequence[str], options: GlobalOptions) -> int:
     try:
         build().main(args=list(arguments) or ["--help"], prog_name="icml26")
     except SystemExit as end:
-        if isinstance(end.__context__, BrokenPipeError):
+        if isinstance(end.__context__, BrokenPipeError | KeyboardInterrupt):
             raise end.__context__ from None
         if isinstance(end.code, int):
             return end.code
