@@ -30,6 +30,7 @@ class Config(MethodConfig):
     either: int | str = Field(1, description="a number or a name")
 
 
+DEEP = "[" * 3000 + "]" * 3000
 SCHEMA = Config.model_json_schema()
 
 
@@ -132,3 +133,28 @@ def test_later_layers_win_table_by_table() -> None:
         "a": {"b": 9, "c": 2},
         "d": {"e": 1},
     }
+
+
+def test_a_config_file_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    file = tmp_path / "notepad.toml"
+    file.write_bytes(b"\xef\xbb\xbf[method]\nsteps = 3\n")
+    assert read_config_file(file).method == {"steps": 3}
+
+
+def test_nesting_without_end_is_wrong_usage_and_no_bug(tmp_path: Path) -> None:
+    file = tmp_path / "deep.toml"
+    file.write_text(f"[method]\nsizes = {DEEP}\n")
+    with pytest.raises(UsageError, match=r"--config .*deep\.toml: arrays or tables are nested too deeply"):
+        read_config_file(file)
+    with pytest.raises(InputError, match="option 'sizes': lists or tables are nested too deeply"):
+        resolve(f"sizes={DEEP}")
+
+
+def test_a_path_with_a_zero_character_is_wrong_usage() -> None:
+    with pytest.raises(UsageError, match="cannot be the path of a file"):
+        read_config_file(Path("a\0.toml"))
+
+
+def test_a_table_in_place_of_a_number_is_shown_as_it_was_given() -> None:
+    with pytest.raises(InputError, match=r"option 'count' is \{'x': 1\}; allowed: an integer"):
+        resolve("count.x=1")

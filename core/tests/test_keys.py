@@ -127,3 +127,15 @@ def test_canonical_text_of_paths_enums_tuples_and_floats() -> None:
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(), lambda inner: st.lists(inner)))
 def test_json_form_comes_back(value: object) -> None:
     assert repr(from_jsonable(jsonable(value))) == repr(value)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.csv")
+    with pytest.raises(InputError, match=r"pipe\.csv: this is a pipe, socket or device"):
+        hash_path(tmp_path / "pipe.csv")
+
+
+def test_a_path_with_a_zero_character_is_refused() -> None:
+    with pytest.raises(InputError, match="cannot be the path of a file"):
+        hash_path(Path("a\0.csv"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import pty
@@ -346,6 +347,8 @@ class BoomError(Exception):
             "error: BoomError: deep inside (this is a bug of icml26; --traceback shows where",
         ),
         (BoomError(), 3, "error: BoomError (this is a bug"),
+        (OSError(errno.ENOSPC, "No space left on device", "x/y"), 4, "error: x/y: nothing more can be written there"),
+        (OSError(errno.EBADF, "Bad file descriptor"), 3, "error: OSError: [Errno 9] Bad"),
         (KeyboardInterrupt(), 130, "interrupted\n"),
         (BrokenPipeError(), 0, ""),
     ],
@@ -364,6 +367,20 @@ def test_every_end_has_its_exit_code_and_one_message(
     assert captured.out == ""
     assert captured.err.startswith(words)
     assert captured.err.count("\n") == (1 if words else 0)
+
+
+def test_ctrl_c_in_a_command_of_typer_is_said(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from icml26 import plugins
+    from icml26.__main__ import main
+
+    def load(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(plugins, "load_catalog", load)
+    assert main(["run", "mean"]) == 130
+    assert capsys.readouterr().err.strip() == "interrupted"
 
 
 def test_traceback_shows_where(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -111,3 +111,10 @@ def test_a_plugin_without_an_index_has_the_same_key() -> None:
     requests = [applicable(Planner(one).plan(Choice("shift", {"shift": 1}))) for one in (catalog, bare)]
     assert requests[0].config == requests[1].config
     assert requests[0].key == requests[1].key
+
+
+@pytest.mark.parametrize("seed", [-1, 2**63, 1.0, "1", True, None])
+def test_what_is_no_seed_is_refused_before_any_work(seed: Any) -> None:
+    with pytest.raises(UsageError, match="is not a whole number from 0 to"):
+        plan("plain", seed=seed)
+    assert applicable(plan("plain", seed=2**63 - 1)).seed == 2**63 - 1

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
+import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import toy
-from icml26.api import RunResult, run
+from icml26.api import RunResult, run, writable_folder
 from icml26.context import STREAM_DATASET, STREAM_METHOD, RunContext
 from icml26.errors import EnvironmentError_, InputError, PluginError
 from icml26.fingerprints import fingerprint
@@ -256,3 +258,28 @@ def test_a_stored_reference_that_lacks_a_score_is_run_again(tmp_path: Path) -> N
     result = run_toy(folder=tmp_path)
     assert result.reference is not None
     assert "parts.draw" in result.reference.record.metrics
+
+
+@pytest.mark.skipif(os.name != "posix", reason="file names are text there")
+def test_a_folder_whose_name_is_no_text_is_refused_before_work(tmp_path: Path) -> None:
+    folder = tmp_path / os.fsdecode(b"runs\xff")
+    with pytest.raises(EnvironmentError_, match="not UTF-8"):
+        writable_folder(folder)
+    assert not folder.exists()
+
+
+def test_a_failed_proof_of_a_full_disk_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(path: Path, *_: Any, **__: Any) -> None:
+        path.touch()
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(EnvironmentError_, match="No space left"):
+        writable_folder(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_result_is_shown_in_one_line(tmp_path: Path) -> None:
+    result = run("plain", output=tmp_path / "runs", store=tmp_path / "store.sqlite3", catalog=toy.catalog())
+    assert repr(result).startswith("<RunResult plain on numbers, seed 0: succeeded; error=")
+    assert len(repr(result)) < 200

@@ -41,3 +41,11 @@ def test_what_is_no_duration_is_refused(text: str) -> None:
 def test_what_is_no_size_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="like 500MB"):
         parse_size(text)
+
+
+@pytest.mark.parametrize("text", ["9" * 400, "9" * 400 + "GB"])
+def test_numbers_beyond_floats_are_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="is not a size"):
+        parse_size(text)
+    with pytest.raises(UsageError, match="longer than ten years"):
+        parse_duration(text.removesuffix("GB"))

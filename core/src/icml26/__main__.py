@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
 import sys
@@ -11,7 +12,9 @@ from icml26.cli.output import GlobalOptions, Output, secure_descriptors, set_con
 from icml26.errors import Icml26Error
 
 EXIT_BUG = 3
+EXIT_ENVIRONMENT = 4
 EXIT_INTERRUPTED = 130
+_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EFBIG}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -34,12 +37,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _show_traceback(output)
         output.error(str(error))
         code = error.exit_code
+    except OSError as error:
+        _show_traceback(output)
+        output.abandon()
+        code = _disk_error(error, output)
     except Exception as error:  # noqa: BLE001 - the last place where a bug can get a message instead of a traceback
         _show_traceback(output)
-        text = f"{type(error).__name__}: {error}".rstrip(": ")
-        output.error(f"{text} (this is a bug of icml26; --traceback shows where, please report it)")
-        code = EXIT_BUG
+        code = _bug(error, output)
     return code
+
+
+def _disk_error(error: OSError, output: Output) -> int:
+    """A full or failing disk (or standard output on one) is the machine's; any other OSError that came this far is ours."""
+    if error.errno in _DISK:
+        place = f"{error.filename}: " if error.filename else ""
+        output.error(f"{place}nothing more can be written there ({error.strerror})")
+        return EXIT_ENVIRONMENT
+    return _bug(error, output)
+
+
+def _bug(error: Exception, output: Output) -> int:
+    text = f"{type(error).__name__}: {error}".rstrip(": ")
+    output.error(f"{text} (this is a bug of icml26; --traceback shows where, please report it)")
+    return EXIT_BUG
 
 
 def _run(arguments: Sequence[str], options: GlobalOptions, output: Output) -> int:

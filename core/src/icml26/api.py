@@ -39,6 +39,13 @@ class RunResult:
     reference: RunResult | None = None
     reference_missing: str | None = None
 
+    def __repr__(self) -> str:
+        """One line: data, outputs and configs have attributes of their own."""
+        scores_ = ", ".join(f"{name}={value:.4g}" for name, value in scores(self.record).items())
+        told = scores_ or str((self.record.error or {}).get("message", ""))
+        pair = f"{self.plan.label} on {self.plan.dataset_label}, seed {self.record.seed}"
+        return f"<RunResult {pair}: {self.record.status}; {told}>"
+
 
 def list_methods(task: str | None = None) -> list[Entry]:
     """The installed methods, optionally of one task; ``entry.spec`` is the MethodSpec."""

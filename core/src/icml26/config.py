@@ -18,6 +18,7 @@ from typing import Any
 
 from icml26.errors import InputError, UsageError
 from icml26.keys import from_jsonable
+from icml26.strict_toml import read_toml
 
 Schema = Mapping[str, Any]
 
@@ -41,11 +42,9 @@ class Text:
 def read_config_file(path: Path) -> Overrides:
     """The tables ``[method]``, ``[dataset]`` and ``[metric.NAME]`` of a TOML file; raises UsageError naming the fault."""
     try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise UsageError(f"--config {path}: no such file") from error
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise UsageError(f"--config {path}: {error}") from error
+        document = read_toml(path)
+    except UsageError as error:
+        raise UsageError(f"--config {error}") from error
     known = ("method", "dataset", "metric")
     for name, table in document.items():
         if name not in known:
@@ -167,7 +166,7 @@ def _resolve_value(root: Schema, prop: Schema, value: Any, owner: str, path: str
         faults = [_fault(branch, value) for branch in branches]
         if faults and all(faults):
             allowed = " or ".join(dict.fromkeys(fault for fault in faults if fault))
-            raise InputError(f"{owner}: option {path!r} is {value!r}; allowed: {allowed}")
+            raise InputError(f"{owner}: option {path!r} is {_untyped(value)!r}; allowed: {allowed}")
     return value
 
 
@@ -177,6 +176,8 @@ def _read_text(text: str, branches: list[Schema], owner: str, path: str) -> Any:
         return text
     try:
         return tomllib.loads(f"value = {text}")["value"] if "\n" not in text else json.loads(text)
+    except RecursionError as error:
+        raise InputError(f"{owner}: option {path!r}: lists or tables are nested too deeply") from error
     except (tomllib.TOMLDecodeError, ValueError):
         pass
     try:

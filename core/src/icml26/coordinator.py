@@ -358,9 +358,17 @@ def writable_folder(folder: Path) -> None:
     """Make the folder and prove that files can be written there; raises EnvironmentError_ that says what to do."""
     probe = folder / f".write-test-{new_id()}"
     try:
+        str(folder).encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise EnvironmentError_(
+            f"{str(folder)!r}: this name is not UTF-8, and records hold text; choose another with --output or ICML26_HOME"
+        ) from error
+    try:
         folder.mkdir(parents=True, exist_ok=True)
-        probe.write_text("x", encoding="ascii")
-        probe.unlink()
+        try:
+            probe.write_text("x", encoding="ascii")
+        finally:
+            probe.unlink(missing_ok=True)  # a full disk still makes the empty file
     except OSError as error:
         raise EnvironmentError_(
             f"{folder} cannot be written ({error.strerror or error}); choose another with --output or ICML26_HOME"

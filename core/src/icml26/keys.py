@@ -58,9 +58,13 @@ def digest(value: Any) -> str:
 def hash_path(path: Path) -> str:
     """``sha256:…`` of a file's content, or of a folder's sorted (relative path, sha256) pairs.
 
-    Raises InputError when the path is missing or cannot be read.
+    Raises InputError when the path is missing, cannot be read or is a pipe or device (it can be read only once, or has no
+    end).
     """
     try:
+        path.stat()
+        if not path.is_dir() and not path.is_file():
+            raise InputError(f"{path}: this is a pipe, socket or device; write what it gives to a file first")
         if path.is_dir():
             parts = sorted(item for item in path.rglob("*") if item.is_file())
             return "sha256:" + digest([[part.relative_to(path).as_posix(), _hash_file(part)] for part in parts])
@@ -69,6 +73,8 @@ def hash_path(path: Path) -> str:
         raise InputError(f"{path}: no such file or folder") from error
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror or error})") from error
+    except ValueError as error:  # a zero character
+        raise InputError(f"{str(path)!r} cannot be the path of a file ({error})") from error
 
 
 def _hash_file(path: Path) -> str:

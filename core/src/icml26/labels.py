@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Any
 
 from icml26.keys import canonical, from_jsonable
@@ -76,7 +77,20 @@ def _suffixes(group: Sequence[Described]) -> list[str]:
     differing = [key for key in keys if len({canonical(values.get(key)) for values in flat}) > 1]
     shown = _telling(flat, differing)
     more = f", +{len(differing) - len(shown)}" if len(shown) == _SHOWN_KEYS < len(differing) else ""
-    return [f" ({', '.join(f'{key}={_short(values.get(key))}' for key in shown)}{more})" for values in flat]
+    names = [{**values, **_file_names(item, group)} for values, item in zip(flat, group, strict=True)]
+    return [f" ({', '.join(f'{key}={_short(values.get(key))}' for key in shown)}{more})" for values in names]
+
+
+def _file_names(item: Described, group: Sequence[Described]) -> dict[str, str]:
+    """Files by their names, as people know them; by name and hash where two contents share a name."""
+    names = {}
+    for key, content in (item.files or {}).items():
+        name = PurePath(str(item.config.get(key))).name
+        contents = {
+            (other.files or {}).get(key) for other in group if PurePath(str(other.config.get(key))).name == name
+        }
+        names[key] = name if len(contents) == 1 else f"{content.removeprefix('sha256:')[:8]} {name}"
+    return names
 
 
 def _telling(flat: Sequence[Mapping[str, Any]], differing: Sequence[str]) -> list[str]:

@@ -88,6 +88,12 @@ class RunPlan:
         return tuple(plan for plan in self.metrics if plan.spec.relative_to and plan.missing is None)
 
 
+def check_seed(seed: object) -> None:
+    """Raise UsageError unless a seed is what numpy and the store take: an integer from 0 to 2**63 - 1."""
+    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**63:
+        raise UsageError(f"seed {seed!r} is not a whole number from 0 to 2**63 - 1")
+
+
 class Planner:
     """Plans runs against a catalog; remembers hashes of sources and files for as long as it lives."""
 
@@ -116,6 +122,7 @@ class Planner:
         folder that relative paths start from (default: the working folder). Raises UsageError for wrong names and configs;
         a pair that does not fit comes back with ``not_applicable`` set.
         """
+        check_seed(seed)
         method_entry = self.catalog.find("method", method.name, seen_from=seen_from)
         spec: MethodSpec = method_entry.spec
         dataset_entry, dataset = self._dataset(method_entry, dataset, seen_from)

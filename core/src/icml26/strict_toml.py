@@ -25,13 +25,18 @@ _NAMES: dict[type, str] = {
 def read_toml(path: Path) -> dict[str, Any]:
     """The document in a file; raises UsageError that names the file and the line."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        # Editors on Windows begin UTF-8 with a byte order mark, which TOML does not know.
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError as error:
         raise UsageError(f"{path}: no such file") from error
     except OSError as error:
         raise UsageError(f"{path}: cannot be read ({error.strerror or error})") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{path}: not valid TOML ({error})") from error
+    except RecursionError as error:
+        raise UsageError(f"{path}: arrays or tables are nested too deeply") from error
+    except ValueError as error:  # a zero character in the path
+        raise UsageError(f"{str(path)!r} cannot be the path of a file ({error})") from error
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 from icml26.errors import UsageError
 
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+_LONGEST = 3653 * 86400.0  # clocks and waits of the operating system overflow not far beyond
 _BYTES = {
     "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12,
     "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40,
@@ -27,6 +29,8 @@ def parse_duration(text: str) -> float:
         end = part.end()
     if seconds <= 0:
         raise UsageError(f"{text!r} is not a duration above zero; write it like 30s, 10m or 1h30m")
+    if seconds > _LONGEST:
+        raise UsageError(f"{text!r} is longer than ten years; leave the limit out")
     return seconds
 
 
@@ -34,7 +38,8 @@ def parse_size(text: str) -> int:
     """Bytes of ``"4GiB"``, ``"500MB"``, ``"1g"`` (binary) or a plain number; raises UsageError for anything else and for zero."""
     part = _PART.fullmatch(text)
     unit = part.group(2).lower() or "b" if part else ""
-    size = int(float(part.group(1)) * _BYTES[unit]) if part and unit in _BYTES else 0
+    number = float(part.group(1)) * _BYTES[unit] if part and unit in _BYTES else 0.0
+    size = int(number) if math.isfinite(number) else 0
     if size <= 0:
         raise UsageError(f"{text!r} is not a size; write it like 500MB or 4GiB")
     return size

@@ -345,3 +345,15 @@ def test_numbers_are_written_for_people() -> None:
 def test_an_empty_store_makes_a_site_too(tmp_path: Path) -> None:
     build_report([], tmp_path / "site")
     assert "There are no runs yet" in Page(tmp_path / "site" / "index.html").text
+
+
+def test_a_users_files_are_told_apart_by_their_names() -> None:
+    def table(path: str, content: str) -> Described:
+        return Described("core/table", {"path": path}, None, {"path": f"sha256:{content * 64}"})
+
+    labels = short_labels([table("/d/houses.csv", "a"), table("/d/cars.csv", "b")])
+    assert list(labels.values()) == ["table (path=houses.csv)", "table (path=cars.csv)"]
+    labels = short_labels([table("/d/x.csv", "a"), table("/e/x.csv", "b")])
+    assert list(labels.values()) == ["table (path=aaaaaaaa x.csv)", "table (path=bbbbbbbb x.csv)"]
+    moved = short_labels([table("/d/x.csv", "a"), table("/e/y.csv", "a")])
+    assert list(moved.values()) == ["table"]

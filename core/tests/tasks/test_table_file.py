@@ -127,6 +127,7 @@ REFUSED: list[tuple[str, str | bytes, dict[str, Any], str]] = [
     ("utf-16", GOOD.encode("utf-16"), {}, "UTF-16; set encoding='utf-16'"),
     ("not utf-16", GOOD, {"encoding": "utf-16"}, "not utf-16"),
     ("unknown encoding", GOOD, {"encoding": "klingon"}, "'klingon' is not known"),
+    ("encoding with a zero character", GOOD, {"encoding": "a\0"}, "'a.x00' is not known"),
     ("other delimiter", "a;price\n1;2\n", {}, "set delimiter=';'"),
     ("long delimiter", GOOD, {"delimiter": "::"}, "one character"),
     ("no such target", GOOD, {"target": "prise"}, r"no column 'prise' \(target\); nearest: 'price'"),

@@ -100,11 +100,20 @@ def run(arguments: Sequence[str], options: GlobalOptions) -> int:
     try:
         build().main(args=list(arguments) or ["--help"], prog_name="icml26")
     except SystemExit as end:
-        if isinstance(end.__context__, BrokenPipeError):
-            raise end.__context__ from None
+        cause = _cause(end)
+        if cause is not None:
+            raise cause from None
         if isinstance(end.code, int):
             return end.code
         if end.code is None:
             return 0
         raise
     return 0
+
+
+def _cause(end: SystemExit) -> BaseException | None:
+    """The closed pipe or the Ctrl-C that typer turned into its own exit; versions wrap it once or twice."""
+    error: BaseException | None = end.__context__
+    while error is not None and not isinstance(error, BrokenPipeError | KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error

@@ -193,7 +193,9 @@ def apply_settings(grid: Grid, settings: Sequence[str]) -> tuple[Grid, Mapping[s
                     raise UsageError(f"--set {setting!r}: {label!r} {reason}")
                 kind = kinds[0]
             elif len(parts[kind]) != 1:
-                raise UsageError(f"--set {setting!r}: say whose option it is, LABEL:{setting}")
+                labels = [label_of(choice) for choice in parts[kind]] or [f"{kind[:-1].upper()}"]
+                bare = setting.removeprefix("dataset.").removeprefix("method.")
+                raise UsageError(f"--set {setting!r}: say whose option it is, e.g. --set {labels[-1]}:{bare}")
             parts[kind] = [
                 replace(choice, config=merge(choice.config, given))
                 if not colon or label_of(choice) == label

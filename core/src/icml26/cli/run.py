@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from icml26.cli.bench_setting import Device, Memory, Timeout
 from icml26.cli.output import console
 from icml26.config import Overrides, merge_overrides, parse_settings, read_config_file
 
@@ -36,15 +37,13 @@ def run(
     metrics: Annotated[
         str | None, typer.Option("--metrics", metavar="A,B", help="Metrics to score in place of the task's.")
     ] = None,
-    device: Annotated[str, typer.Option("--device", help="cpu, cuda, mps or auto.")] = "cpu",
-    threads: Annotated[int | None, typer.Option("--threads", min=1, help="CPU threads; all cores without it.")] = None,
-    timeout: Annotated[
-        str | None,
-        typer.Option("--timeout", metavar="TIME", help="End each run after this long, e.g. 30s, 10m, 1h30m."),
+    device: Device = "cpu",
+    threads: Annotated[
+        int | None,
+        typer.Option("--threads", envvar="ICML26_THREADS", min=1, help="CPU threads; all cores without it."),
     ] = None,
-    memory: Annotated[
-        str | None, typer.Option("--memory", metavar="SIZE", help="End each run that holds more, e.g. 4GiB.")
-    ] = None,
+    timeout: Timeout = None,
+    memory: Memory = None,
     smoke: Annotated[bool, typer.Option("--smoke", help="Tiny settings: does it work at all?")] = False,
     no_reference: Annotated[
         bool, typer.Option("--no-reference", help="Do not run the reference method beside it.")
@@ -127,7 +126,7 @@ def run(
         from icml26.cli.run_table import run_table
 
         console().write(run_table(result))
-    if not result.record.succeeded:
+    if not result.record.succeeded and (as_json or not console().terminal):  # a terminal shows it in the table
         console().error(f"{result.record.status}: {(result.record.error or {}).get('message')}")
     raise typer.Exit(_exit_code(result.record.status))
 

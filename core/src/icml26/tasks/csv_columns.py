@@ -31,6 +31,8 @@ class CsvColumns(ColumnFile):
         self.encoding = "utf-8-sig" if encoding.lower().replace("_", "-") in ("utf-8", "utf8") else encoding
         if len(self.delimiter) != 1 or self.delimiter in '\r\n"':
             raise InputError(f"delimiter must be one character or 'tab', got {delimiter!r}")
+        if "\0" in self.encoding:  # not a LookupError like other unknown names
+            raise InputError(f"encoding {self.encoding!r} is not known to Python")
         with self._rows() as rows:
             header = next(rows, (1, []))[1]
         names = [cell.strip() for cell in header]

@@ -86,7 +86,8 @@ def check_plugin(
     expected = dict(expected or {})
     for wanted in [*(only or ()), *expected]:
         if wanted not in (*IDS, WHEEL_CHECK):
-            raise UsageError(unknown("check", wanted, IDS))
+            hint = unknown("check", wanted, IDS).partition("; see ")[0]
+            raise UsageError(f"{hint}; the checks: {', '.join((*IDS, WHEEL_CHECK))}")
     chosen = [check for check in CHECKS if only is None or check.id in set(only)]
     fault = _fault(name)
     if fault is not None:
