@@ -84,12 +84,19 @@ def test_label_like_fields_never_reach_the_score(tmp_path):
     def scribble(value):
         if isinstance(value, dict):
             marked = {k: scribble(v) for k, v in value.items()}
-            return marked | {k: rng.choice([True, False, "attack", None]) for k in LABEL_KEYS if k not in ("label", "injections")}
+            return marked | {
+                k: rng.choice([True, False, "attack", None]) for k in LABEL_KEYS if k not in ("label", "injections")
+            }
         return [scribble(v) for v in value] if isinstance(value, list) else value
 
     body = json.loads((DATA / "agentdojo.json").read_text())
-    marked = {k: v if k != "messages" else [m | {"is_attack": True, "is_injection_source": True} for m in v] for k, v in body.items()}
-    (tmp_path / "marked.json").write_text(json.dumps(marked | {"attack_type": "x", "injections": {"a": "b"}, "security": False}))
+    marked = {
+        k: v if k != "messages" else [m | {"is_attack": True, "is_injection_source": True} for m in v]
+        for k, v in body.items()
+    }
+    (tmp_path / "marked.json").write_text(
+        json.dumps(marked | {"attack_type": "x", "injections": {"a": "b"}, "security": False})
+    )
     assert CausalTrace().score(read_traces(tmp_path / "marked.json")[0].trace) == CausalTrace().score(
         read_traces(DATA / "agentdojo.json")[0].trace
     )
@@ -102,6 +109,7 @@ def test_label_like_fields_never_reach_the_score(tmp_path):
 
 def causalbench_session():
     """A session with the fields that the brief lists."""
+
     def event(number, kind, **more):
         return {"event_id": number, "event_type": kind, "service": "mail", "endpoint": "read_email", **more}
 
@@ -141,7 +149,10 @@ def test_anthropic_blocks_and_parallel_calls(tmp_path):
     (tmp_path / "a.json").write_text(json.dumps(blocks))
     (record,) = read_traces(tmp_path / "a.json")
     assert [(s.result, s.error) for s in record.trace.steps] == [("A", False), ("B", True)]
-    assert [(t.text, t.before) for t in record.trace.turns] == [("Read a.txt and b.txt", 0), ("Thanks, and now c.txt", 2)]
+    assert [(t.text, t.before) for t in record.trace.turns] == [
+        ("Read a.txt and b.txt", 0),
+        ("Thanks, and now c.txt", 2),
+    ]
 
 
 def test_chat_lines_form_one_session_and_broken_arguments_are_kept(tmp_path):
