@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import signal
 from collections.abc import Sequence
 from typing import Annotated, Any
 
@@ -97,6 +98,8 @@ def run(arguments: Sequence[str], options: GlobalOptions) -> int:
     if options.color != "auto":
         os.environ["FORCE_COLOR" if options.color == "always" else "NO_COLOR"] = "1"
     apply_user_config()
+    # A polite end is an interruption: records and stores are left in order, as after Ctrl-C.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         build().main(args=list(arguments) or ["--help"], prog_name="icml26")
     except SystemExit as end:
