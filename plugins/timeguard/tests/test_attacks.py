@@ -175,6 +175,15 @@ def test_backtime_generator_learns_against_a_fixed_surrogate() -> None:
     assert all(p.requires_grad for p in attack.surrogate.model.parameters())
 
 
+def test_backtime_reaches_eps_and_no_further_when_its_network_saturates() -> None:
+    generator = backtime().trigger.generator
+    with torch.no_grad():
+        for parameter in generator.parameters():
+            parameter.mul_(1e4)
+    perturbation = generator.perturbation(torch.randn(50, 6, 2, generator=torch.Generator().manual_seed(0)))
+    assert 0.15 < perturbation.abs().max().item() <= 0.2 + 1e-6
+
+
 def test_backtime_graph_is_symmetric_and_normalised() -> None:
     graph = backtime().trigger.generator.adjacency().detach()
     torch.testing.assert_close(graph, graph.T)
