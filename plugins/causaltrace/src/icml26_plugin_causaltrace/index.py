@@ -15,9 +15,10 @@ SEGMENTS_CAP = 20_000
 
 _IDENTIFIER = re.compile(r"[@/\\]|\d.*[a-z]|[a-z].*\d|_|\w\.\w")
 _VERBS = frozenset(verb for group in VERB_GROUPS for verb in group) | ACTING
+# A word before a colon is a key of JSON or YAML, not a request.
 _ASKING = re.compile(
     r"(?:^|[.!?:;,>*\"'(\[{\]-]\s*|\b(?:please|to|must|should|and|then|also|now|you|immediately|first|instead|just|kindly|next|"
-    r"finally|will|can|could|need|only|let's|by)\s+|[.!?:]['\"]*\s+)(?=([a-z]+))"
+    r"finally|will|can|could|need|only|let's|by)\s+|[.!?:]['\"]*\s+)(?=([a-z]+)\b(?!['\"]?\s*:))"
 )
 PROSE_STEMS = 6
 
