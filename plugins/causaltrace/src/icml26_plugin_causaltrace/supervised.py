@@ -19,6 +19,7 @@ from icml26_plugin_causaltrace.forest import Forest
 from icml26_plugin_causaltrace.trace import Trace
 
 SCHEMA = "icml26.causaltrace-forest/1"
+_FOREST = ("n_estimators", "max_depth", "random_state")
 
 
 @contextmanager
@@ -127,6 +128,7 @@ class SupervisedDetector:
             "tau": self.tau_,
             "causal": self.causal,
             "features": list(names),
+            "forest": {name: getattr(self, name) for name in _FOREST},
             "detector": {
                 "tau": d.tau,
                 "mode": d.mode,
@@ -158,6 +160,7 @@ class SupervisedDetector:
             detector = CausalTrace(**{**options, "policy": policy_of(options["policy"], str(folder))})
             with np.load(folder / "forest.npz", allow_pickle=False) as arrays:
                 forest = Forest.from_arrays(arrays)
+            options = {name: int(body["forest"][name]) for name in _FOREST}
         except (OSError, EOFError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
             raise InputError(f"{folder} holds no fitted detector: {error}") from None
-        return cls(detector, causal=bool(body["causal"]), forest_=forest, tau_=float(body["tau"]))
+        return cls(detector, causal=bool(body["causal"]), forest_=forest, tau_=float(body["tau"]), **options)
