@@ -260,7 +260,7 @@ def main() -> None:
         "linear-tree": lambda: against_linear_tree(options.pairs),
         "predict": lambda: prediction(options.pairs),
         "large": large,
-        "streed": lambda: against_streed(min(options.pairs, 3), options.limit),
+        "streed": lambda: against_streed(options.pairs, options.limit),
     }
     rows: list[dict[str, Any]] = []
     for part in options.only.split(","):
