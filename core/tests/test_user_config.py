@@ -45,3 +45,14 @@ def test_a_faulty_file_is_refused_by_name_but_listing_still_works(site: Site, te
     assert done.returncode == 2
     assert message in done.stderr
     assert site.run("list-methods").returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "id_"),
+    [("config.toml", "bad-config-file"), ("registries.toml", "bad-registry-list"), ("../store.sqlite3", "bad-store")],
+)
+def test_doctor_names_files_of_the_user_that_cannot_be_read(site: Site, name: str, id_: str) -> None:
+    (site.home / "config" / name).write_text("\x01 this is no such file")
+    done = site.run("doctor", "--json")
+    assert [fault["id"] for fault in json.loads(done.stdout)["faults"] if fault["severity"] == "error"] == [id_]
+    assert done.returncode == 1

@@ -97,7 +97,8 @@ def run(arguments: Sequence[str], options: GlobalOptions) -> int:
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     if options.color != "auto":
         os.environ["FORCE_COLOR" if options.color == "always" else "NO_COLOR"] = "1"
-    apply_user_config()
+    if list(arguments[:1]) != ["doctor"]:  # it is what names a faulty file
+        apply_user_config()
     # A polite end is an interruption: records and stores are left in order, as after Ctrl-C.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:

@@ -66,7 +66,7 @@ def examine(catalog: Catalog) -> list[Finding]:
     from icml26.plugins import extra_faults
 
     findings = [_of_fault(fault) for fault in (*catalog.faults, *extra_faults(catalog))]
-    findings += _of_core(catalog) + _of_requirements(catalog) + _of_folders()
+    findings += _of_core(catalog) + _of_requirements(catalog) + _of_folders() + _of_user_files()
     order = ("error", "warning", "note")
     return sorted(findings, key=lambda one: order.index(one.severity))
 
@@ -108,6 +108,27 @@ def _of_folders() -> list[Finding]:
             message = f"the folder of {what}, {folder}, cannot be written"
             fix = "set ICML26_HOME to a folder of yours"
             findings.append(Finding("folder-not-writable", severity, message, fix))  # type: ignore[arg-type]
+    return findings
+
+
+def _of_user_files() -> list[Finding]:
+    """The user's config file and list of registries, and the store: what cannot be read stops the commands that need it."""
+    from icml26.cli.user_config import read_user_config
+    from icml26.errors import Icml26Error
+    from icml26.home import store_file
+    from icml26.registry.sources import added
+    from icml26.store import Store
+
+    findings = []
+    for id_, read in (
+        ("bad-config-file", read_user_config),
+        ("bad-registry-list", added),
+        ("bad-store", lambda: Store.open(store_file(), readonly=True).close()),
+    ):
+        try:
+            read()
+        except Icml26Error as error:
+            findings.append(Finding(id_, "error", str(error), "mend the file, or move it away"))
     return findings
 
 

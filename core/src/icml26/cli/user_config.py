@@ -12,13 +12,19 @@ KEYS = ("device", "executor", "jobs", "memory", "store", "threads", "timeout")
 
 def apply_user_config() -> None:
     """Give each key of the file to its ``ICML26_<KEY>`` variable, unless that is set; raises UsageError for a faulty file."""
+    for key, value in read_user_config().items():
+        os.environ.setdefault(f"ICML26_{key.upper()}", value)
+
+
+def read_user_config() -> dict[str, str]:
+    """The options of the user's file as text, none without a file; raises UsageError that says what is wrong with it."""
     from icml26.home import config_folder
 
     path = config_folder() / "config.toml"
     try:
         text = path.read_text(encoding="utf-8")
     except (FileNotFoundError, NotADirectoryError):
-        return
+        return {}
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{path}: {error}; mend or remove the file") from error
     try:
@@ -30,4 +36,4 @@ def apply_user_config() -> None:
             raise UsageError(f"{path}: unknown option {key!r}; allowed: {', '.join(KEYS)}")
         if isinstance(value, bool) or not isinstance(value, str | int | float):
             raise UsageError(f"{path}: option {key!r} must be a text or a number")
-        os.environ.setdefault(f"ICML26_{key.upper()}", str(value))
+    return {key: str(value) for key, value in document.items()}
