@@ -141,7 +141,7 @@ WRONG = [
     (("bench", "rival", "-d", "esy"), 2, "did you mean 'easy'"),
     (("bench", "rival", "rival"), 2, "stands there twice"),
     (("bench", "rival", "--set", "stepps=3"), 2, "did you mean 'steps'"),
-    (("bench", "rival", "plain", "--set", "steps=3"), 2, "LABEL:steps=3"),
+    (("bench", "rival", "plain", "--set", "steps=3"), 2, "e.g. --set plain:steps=3"),
     (("bench", "rival", "--set", "rivl:steps=3"), 2, "did you mean 'rival'"),
     (("bench", "rival", "--set", "steps=0"), 2, ">= 1"),
     (("bench", "rival", "--seeds", "3..1"), 2, "seeds"),
