@@ -25,12 +25,10 @@ def run_table(result: RunResult) -> str:
         columns.append((f"{result.reference.plan.method.name} (reference)", result.reference.record))
     if record.succeeded:
         lines += ["", *aligned(_rows(columns))]
-    lines += [f"{item.entry.name}: – {item.missing}" for item in plan.metrics if item.missing and not item.hidden]
-    for name, entry in record.metrics.items():
-        if "missing" in entry:
-            lines.append(f"{name}: – {entry['missing']}")
-    if result.reference_missing and record.succeeded:
-        lines.append(f"reference: – {result.reference_missing}")
+        lines += [f"{item.entry.name}: – {item.missing}" for item in plan.metrics if item.missing and not item.hidden]
+        lines += [f"{name}: – {entry['missing']}" for name, entry in record.metrics.items() if "missing" in entry]
+        if result.reference_missing:
+            lines.append(f"reference: – {result.reference_missing}")
     lines += [f"warning: {text}" for text in record.info.get("warnings", [])]
     lines += ["", f"record   {result.folder / 'record.json'}"]
     lines += [f"artifact {result.folder / name}" for name in record.artifacts]
