@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import toy
-
 from icml26.api import run
 from icml26.cli.run_table import run_table
 
