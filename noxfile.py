@@ -19,7 +19,7 @@ import nox
 ROOT = Path(__file__).parent
 PLUGINS = sorted(path.name for path in (ROOT / "plugins").iterdir() if (path / "pyproject.toml").is_file())
 
-CORE_FOR_TESTS = "core[test,browser,data,dask,slurm,stats,report]"
+CORE_FOR_TESTS = "core[test,browser,data,dask,slurm,sklearn,stats,report]"
 DIST = ROOT / "dist"
 
 nox.options.default_venv_backend = "uv"
