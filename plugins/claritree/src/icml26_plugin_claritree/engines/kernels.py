@@ -13,6 +13,8 @@ Where a cut changes, the smaller child is summed anew and the larger one is the 
 
 # mypy: disable-error-code="no-untyped-def, call-arg"
 # The compiler infers the types of these functions, and gives intrinsics their first argument.
+#
+# Rows are copied element by element: assigning a slice costs seconds of compilation, for the text of an error that cannot occur.
 
 from __future__ import annotations
 
@@ -34,7 +36,8 @@ def pack_moments(design, target):
     moments = np.zeros((n, (q + STRIDE - 1) // STRIDE * STRIDE))
     augmented = np.empty(k + 1)
     for r in range(n):
-        augmented[:k] = design[r]
+        for i in range(k):
+            augmented[i] = design[r, i]
         augmented[k] = target[r]
         at = 0
         for i in range(k + 1):
@@ -70,7 +73,8 @@ def _keep_best(lanes, filled, q, lane_cut, best, best_cut, tie):
             best[0] = left + right
             best[1] = left
             best[2] = right
-            best_cut[:] = lane_cut[i]
+            for j in range(4):
+                best_cut[j] = lane_cut[i, j]
 
 
 @_compile
@@ -92,9 +96,11 @@ def scan(histogram, offsets, k, ridge, min_leaf, tie, work, lanes, lane_cut, bes
         n_bins = offsets[f + 1] - start
         if n_bins < 2:
             continue
-        work[n_bins - 1] = histogram[start + n_bins - 1]
+        for e in range(width):
+            work[n_bins - 1, e] = histogram[start + n_bins - 1, e]
         for b in range(n_bins - 2, 0, -1):
-            work[b] = work[b + 1]
+            for e in range(width):
+                work[b, e] = work[b + 1, e]
             add_rows(work, b * width, histogram, (start + b) * width, vectors)
         work[0] = 0.0  # becomes the running sum from the left
         previous = 0.0
@@ -208,7 +214,9 @@ def _complete(
     lambda can gain from (loss <= lambda for all) is not searched. Downwards in heap order instead of recursion, which
     Numba cannot cache on disk.
     """
-    least = lambdas.min()
+    least = lambdas[0]
+    for i in range(1, lambdas.size):
+        least = min(least, lambdas[i])
     is_cut[:] = False
     for slot in range(1, 1 << depth):
         if slot > 1 and not is_cut[slot >> 1]:
@@ -343,7 +351,8 @@ def sweep(moments, codes, offsets, rows, feature, side, wanted, k, ridge, min_le
             best,
             best_cut,
         )
-        scores[cut] = value[1]
+        for i in range(lambdas.size):
+            scores[cut, i] = value[1, i]
 
 
 @_compile

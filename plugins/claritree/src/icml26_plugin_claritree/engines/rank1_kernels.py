@@ -141,14 +141,16 @@ def _move(design, target, order, start, stop, ridge, left, right, x):
     for i in range(start, stop):
         r = order[i]
         y = target[r]
-        x[:] = design[r]
+        for j in range(x.size):
+            x[j] = design[r, j]
         left_cross += x * y
         left_squares[0] += y * y
         right_cross -= x * y
         right_squares[0] -= y * y
         update(left_factor, x)
         if sound:
-            x[:] = design[r]
+            for j in range(x.size):
+                x[j] = design[r, j]
             sound = downdate(right_factor, x)
     if not sound:
         right_squares[0] = factorize(design, target, order[stop:], ridge, right_factor, right_cross)
