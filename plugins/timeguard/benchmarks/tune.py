@@ -1,10 +1,11 @@
-"""Choose the options of every method alike: ``tuning.toml`` holds one grid of equal size for each, on the same seeds.
+"""Choose the options of every method alike: ``tuning.toml`` holds one grid of eight settings for each, on the same seeds.
 
-Usage: ``python benchmarks/tune.py [--jobs 2] [--seeds 11]``; about half an hour of CPU, and what the store has is reused. Writes
-``tuning.csv`` beside this file (one run a row) and prints the means and what the rule chooses. ``--read`` only judges that file.
+Usage: ``python benchmarks/tune.py [--jobs 2]``; about 20 minutes of CPU, and what the store has is reused. Writes ``tuning.csv``
+beside this file (one run a row) and prints the means and what the rule chooses. ``--read`` only judges that file.
 
-The rule, for TimeGuard as for the baselines: the highest mean FDER among the settings whose mean MAE_C is at most
-1.2 x that of plain training; the earlier one of equals; when no setting is admissible, the one with the lowest MAE_C.
+The rule, for TimeGuard as for the baselines: settings whose mean MAE_C is at most 1.2 x that of plain training come first, the
+highest mean FDER ahead; then the others, the lowest MAE_C ahead; the earlier one of equals. All settings run on the first
+seed, the better half of each grid on all seeds, and the best of that half is chosen.
 """
 
 from __future__ import annotations
@@ -13,13 +14,14 @@ import argparse
 import csv
 import json
 import statistics
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import icml26
-from icml26.grid import parse_seeds, read_bench
+from icml26.grid import Grid, read_bench
+from icml26.plan import Choice
 
 HERE = Path(__file__).parent
 GRID, RESULTS = HERE / "tuning.toml", HERE / "tuning.csv"
@@ -49,7 +51,6 @@ class Setting:
     mae_c: float
     mae_p: float
     fder: float
-    seconds: float
 
 
 def settings(runs: Iterable[Run]) -> dict[str, list[Setting]]:
@@ -62,7 +63,7 @@ def settings(runs: Iterable[Run]) -> dict[str, list[Setting]]:
             Setting(
                 json.loads(options),
                 tuple(sorted(run.seed for run in same)),
-                *(statistics.fmean(getattr(run, name) for run in same) for name in ("mae_c", "mae_p", "fder", "seconds")),
+                *(statistics.fmean(getattr(run, name) for run in same) for name in ("mae_c", "mae_p", "fder")),
             )
             for options, same in grid.items()
         ]
@@ -70,30 +71,63 @@ def settings(runs: Iterable[Run]) -> dict[str, list[Setting]]:
     }
 
 
-def choose(grids: dict[str, list[Setting]]) -> dict[str, Setting]:
-    """The rule above, applied to every method but the reference."""
-    (reference,) = grids[REFERENCE]
-    limit = MOST_CLEAN_ERROR * reference.mae_c
-    chosen = {}
-    for method, grid in grids.items():
-        if method == REFERENCE:
-            continue
-        admissible = [setting for setting in grid if setting.mae_c <= limit]
-        chosen[method] = (
-            max(admissible, key=lambda setting: setting.fder)
-            if admissible
-            else min(grid, key=lambda setting: setting.mae_c)
-        )
-    return chosen
+def ranked(grid: list[Setting], limit: float) -> list[Setting]:
+    """A method's settings, best first by the rule above; ``limit`` is the most clean error that is admissible."""
+    return sorted(grid, key=lambda s: (s.mae_c > limit, -s.fder if s.mae_c <= limit else s.mae_c))
 
 
-def measure(jobs: int, seeds: tuple[int, ...] | None, store: Path | None, output: Path | None) -> list[Run]:
-    """Run what the store does not have; raises RuntimeError when a run failed."""
+def limit_of(runs: Iterable[Run], seeds: Iterable[int]) -> float:
+    """1.2 x the mean MAE_C of plain training on ``seeds``."""
+    wanted = set(seeds)
+    return MOST_CLEAN_ERROR * statistics.fmean(
+        run.mae_c for run in runs if run.method == REFERENCE and run.seed in wanted
+    )
+
+
+def finalists(runs: list[Run], seed: int) -> dict[str, list[str]]:
+    """The options (JSON) of the better half of each method's grid on one seed; the reference stays as it is."""
+    limit = limit_of(runs, [seed])
+    grids = settings(run for run in runs if run.seed == seed)
+    return {
+        method: [_json(s.options) for s in ranked(grid, limit)[: (len(grid) + 1) // 2]]
+        for method, grid in grids.items()
+    }
+
+
+def choose(runs: list[Run]) -> dict[str, Setting]:
+    """The best setting of every method but the reference, among those that ran on all seeds."""
+    seeds = tuple(sorted({run.seed for run in runs}))
+    limit = limit_of(runs, seeds)
+    return {
+        method: ranked([setting for setting in grid if setting.seeds == seeds], limit)[0]
+        for method, grid in settings(runs).items()
+        if method != REFERENCE
+    }
+
+
+def _json(options: Mapping[str, Any]) -> str:
+    return json.dumps(dict(options), sort_keys=True)
+
+
+def measure(jobs: int, store: Path | None, output: Path | None) -> list[Run]:
+    """Both rounds: all settings on the first seed, the finalists on the others."""
     grid = read_bench(GRID)
+    first, *others = grid.seeds
+    runs = _bench(grid.methods, grid, [first], jobs, store, output)
+    keep = finalists(runs, first)
+    best = [choice for choice in grid.methods if _json(choice.config) in keep[choice.name]]
+    return runs + _bench(best, grid, others, jobs, store, output)
+
+
+def _bench(
+    choices: Iterable[Choice], grid: Grid, seeds: list[int], jobs: int, store: Path | None, output: Path | None
+) -> list[Run]:
+    """Run what the store does not have; raises RuntimeError when a run failed."""
+    by_label = {choice.label or choice.name: choice for choice in choices}
     done = icml26.bench(
-        grid.methods,
+        by_label.values(),
         grid.datasets,
-        seeds=seeds or grid.seeds,
+        seeds=seeds,
         metrics=grid.metrics,
         jobs=jobs,
         threads=1,
@@ -103,10 +137,9 @@ def measure(jobs: int, seeds: tuple[int, ...] | None, store: Path | None, output
     )
     if done.failures:
         raise RuntimeError(f"{len(done.failures)} runs failed, the first: {done.failures[0]}")
-    choices = {choice.label or choice.name: choice for choice in grid.methods}
     runs = []
     for outcome in done.outcomes:
-        choice = choices[outcome.method]
+        choice = by_label[outcome.method]
         scores = {key: outcome.value(key) for key in ("mae-c", "mae-p", "fder")}
         # Plain training is what FDER compares with, so by definition it has 0.5.
         scores["fder"] = 0.5 if choice.name == REFERENCE else scores["fder"]
@@ -114,8 +147,7 @@ def measure(jobs: int, seeds: tuple[int, ...] | None, store: Path | None, output
         if missing:
             raise RuntimeError(f"{outcome.method}, seed {outcome.seed}: no {', '.join(missing)}")
         seconds = float(outcome.record.seconds["run"])  # type: ignore[union-attr]
-        options = json.dumps(dict(choice.config), sort_keys=True)
-        runs.append(Run(choice.name, options, outcome.seed, *scores.values(), seconds))  # type: ignore[arg-type]
+        runs.append(Run(choice.name, _json(choice.config), outcome.seed, *scores.values(), seconds))  # type: ignore[arg-type]
     return runs
 
 
@@ -137,29 +169,28 @@ def read(path: Path) -> list[Run]:
                 row["method"],
                 row["options"],
                 int(row["seed"]),
-                *(float(row[name]) for name in ("mae_c", "mae_p", "fder", "seconds")),
+                *(float(row[name]) for name in ("mae_c", "mae_p", "fder")),
             )
             for row in csv.DictReader(file)
         ]
 
 
-def show(grids: dict[str, list[Setting]]) -> None:
+def show(runs: list[Run]) -> None:
     """A table in Markdown, the chosen setting of each method marked."""
-    chosen = choose(grids)
-    print("| method | setting | MAE_C | MAE_P | FDER | seconds | |\n| --- | --- | --- | --- | --- | --- | --- |")
-    for method, grid in grids.items():
+    chosen = choose(runs)
+    print("| method | setting | seeds | MAE_C | MAE_P | FDER | |\n| --- | --- | --- | --- | --- | --- | --- |")
+    for method, grid in settings(runs).items():
         for setting in grid:
             options = ", ".join(f"{key} {value}" for key, value in setting.options.items())
-            mark = "chosen" if chosen.get(method) is setting else ""
-            numbers = f"{setting.mae_c:.2f} | {setting.mae_p:.2f} | {setting.fder:.3f} | {setting.seconds:.0f}"
-            print(f"| {method} | {options} | {numbers} | {mark} |")
+            mark = "chosen" if chosen.get(method) == setting else ""
+            numbers = f"{setting.mae_c:.2f} | {setting.mae_p:.2f} | {setting.fder:.3f}"
+            print(f"| {method} | {options} | {len(setting.seeds)} | {numbers} | {mark} |")
 
 
 def main() -> None:
     """Measure (or read) and judge."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--jobs", type=int, default=1, help="runs side by side")
-    parser.add_argument("--seeds", help="some of the seeds only; then nothing is written")
     parser.add_argument("--store", type=Path, help="file of records (default: ICML26_HOME's)")
     parser.add_argument("--output", type=Path, help="folder of runs (default: ICML26_HOME's)")
     parser.add_argument("--read", action="store_true", help="judge tuning.csv without running anything")
@@ -167,11 +198,9 @@ def main() -> None:
     if options.read:
         runs = read(RESULTS)
     else:
-        seeds = None if options.seeds is None else parse_seeds(options.seeds)
-        runs = measure(options.jobs, seeds, options.store, options.output)
-        if seeds is None:
-            write(runs, RESULTS)
-    show(settings(runs))
+        runs = measure(options.jobs, options.store, options.output)
+        write(runs, RESULTS)
+    show(runs)
 
 
 if __name__ == "__main__":
