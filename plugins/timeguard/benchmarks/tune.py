@@ -167,7 +167,7 @@ def read(path: Path) -> list[Run]:
                 row["method"],
                 row["options"],
                 int(row["seed"]),
-                *(float(row[name]) for name in ("mae_c", "mae_p", "fder")),
+                *(float(row[name]) for name in ("mae_c", "mae_p", "fder", "seconds")),
             )
             for row in csv.DictReader(file)
         ]
