@@ -1,6 +1,6 @@
 """Choose the options of every method alike: ``tuning.toml`` holds one grid of eight settings for each, on the same seeds.
 
-Usage: ``python benchmarks/tune.py [--jobs 2]``; about 20 minutes of CPU, and what the store has is reused. Writes ``tuning.csv``
+Usage: ``python benchmarks/tune.py [--jobs 2]``; 101 runs, and what the store has is reused. Writes ``tuning.csv``
 beside this file (one run a row) and prints the means and what the rule chooses. ``--read`` only judges that file.
 
 The rule, for TimeGuard as for the baselines: settings whose mean MAE_C is at most 1.2 x that of plain training come first, the
