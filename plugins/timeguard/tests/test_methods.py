@@ -12,8 +12,10 @@ import pytest
 from icml26 import Problem, RunContext
 from icml26.errors import InputError
 from icml26_plugin_timeguard import storage, suspicious
+from icml26_plugin_timeguard.baseline_methods import Abl, FinePruning, Pdb, Spectral
 from icml26_plugin_timeguard.fitted import FittedForecaster
-from icml26_plugin_timeguard.methods import PlainTraining, TimeGuard
+from icml26_plugin_timeguard.methods import ForecastMethod, LossPool, PlainTraining, TimeGuard, WindowPool
+from icml26_plugin_timeguard.problem import AttackSettings, SeriesData, Windowing, build_problem, part_sizes
 from icml26_plugin_timeguard.task import Inputs, Output, Pool, Truth
 
 QUICK = {
@@ -83,12 +85,49 @@ def test_histories_of_the_wrong_shape_are_refused(output: Output) -> None:
         output.forecaster.predict(np.zeros((1, 11, 4)))
 
 
-def test_what_happens_in_the_test_part_changes_nothing_in_training(small: Problem[Inputs, Truth]) -> None:
-    spoilt = replace(small.truth, test=np.full_like(small.truth.test, np.nan))
-    problem = Problem(small.inputs, spoilt)
-    runs = [PlainTraining(PlainTraining.Config(epochs=1)).run(p.inputs, RunContext(1)) for p in (small, problem)]
-    history = small.inputs.val[None, :12]
-    np.testing.assert_array_equal(runs[0].forecaster.predict(history), runs[1].forecaster.predict(history))
+def spoilt_pair() -> tuple[Problem[Inputs, Truth], Problem[Inputs, Truth]]:
+    """One problem twice, the second time from a series whose test part is NaN."""
+    from conftest import traffic
+
+    values = traffic().values
+    spoilt = values.copy()
+    spoilt[-part_sizes(len(values), Windowing())[2] :] = np.nan
+    names = tuple("abcd")
+    first, second = (
+        build_problem(SeriesData(v, names), Windowing(), AttackSettings(), np.random.default_rng(7))
+        for v in (values, spoilt)
+    )
+    return first, second
+
+
+QUICK_PLAIN = {key: QUICK[key] for key in ("lr", "forecaster_options")} | {"epochs": 2}
+QUICK_POOL = {key: value for key, value in QUICK.items() if key != "model_selection"}
+
+
+@pytest.mark.parametrize(
+    ("method", "options"),
+    [
+        (TimeGuard, QUICK_POOL),
+        (LossPool, QUICK_POOL),
+        (WindowPool, QUICK_POOL),
+        (PlainTraining, QUICK_PLAIN),
+        (Spectral, QUICK_PLAIN),
+        (FinePruning, QUICK_PLAIN | {"fine_tuning_epochs": 1}),
+        (Abl, QUICK_PLAIN | {"flooring_epochs": 1, "unlearn_epochs": 1}),
+        (Pdb, QUICK_PLAIN),
+    ],
+)
+def test_a_test_part_full_of_nan_changes_nothing_in_training(
+    method: type[ForecastMethod], options: dict[str, object]
+) -> None:
+    """With model selection on, which must look at the validation part only."""
+    problems = spoilt_pair()
+    assert np.isnan(problems[1].truth.test).all() and np.isfinite(problems[1].inputs.train).all()
+    outputs = [method(method.Config(**options)).run(p.inputs, RunContext(1)) for p in problems]
+    history = problems[0].inputs.val[None, :12]
+    first, second = (output.forecaster.predict(history) for output in outputs)
+    assert np.isfinite(first).all()
+    np.testing.assert_array_equal(first, second)
 
 
 def test_suspicious_units_are_listed_with_their_times(small: Problem[Inputs, Truth], tmp_path: Path) -> None:

@@ -259,3 +259,21 @@ def test_backdoor_is_learnt_without_and_resisted_with_timeguard() -> None:
     attack = problem.truth.attack
     assert attack is not None
     assert contamination(guarded.initial_pool, attack.poisoned) < 0.75 * attack.poisoned.mean()
+
+
+@pytest.mark.slow
+def test_window_level_criteria_let_in_the_poison_that_channel_wise_ones_keep_out() -> None:
+    """Three of ten channels are poisoned: averaged over channels the signal drowns. About a minute."""
+    from conftest import traffic
+    from icml26_plugin_timeguard.problem import AttackSettings, Windowing, build_problem
+
+    problem = build_problem(traffic(3600, 10, seed=1), Windowing(), AttackSettings(), np.random.default_rng(1))
+    opened = Session.open(problem.inputs.train, None, 12, 12, Training(lr=1e-3, model_selection="last"), seed=1)
+    attack = problem.truth.attack
+    assert attack is not None
+    channel, window = (
+        contamination(guard(opened, PoolSettings(unit=unit)).pool, attack.poisoned) / attack.poisoned.mean()
+        for unit in ("channel", "window")
+    )
+    assert channel < 0.6 < window
+    assert window > 1.3 * channel
