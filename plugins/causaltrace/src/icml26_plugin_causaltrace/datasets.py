@@ -118,7 +118,8 @@ class AgentDojoReplay(_Traces):
                 for trace, label in replay(c.suites, c.injections_per_task, c.replay_seed):
                     file.write(dumps(trace, label) + "\n")
 
-        folder = ctx.cached("replay", build)
+        # The seed only chooses the fold: the replays follow ``replay_seed``.
+        folder = ctx.cached("replay", build, seeded=False)
         data = [(r.trace, r.label) for r in iter_traces(folder / "replay.jsonl", "icml26") if r.label is not None]
         return _fold_problem(data, c.n_folds, ctx.seed)
 
