@@ -13,7 +13,8 @@ POSTINGS_CAP = 256
 #: Segments kept of one result; the rest is joined into ever longer ones, so that no text is left out.
 SEGMENTS_CAP = 20_000
 
-_IDENTIFIER = re.compile(r"[@/\\]|\d.*[a-z]|[a-z].*\d|_|\w\.\w")
+_IDENTIFIER = re.compile(r"[@/\\_]|\w\.\w")
+_DIGIT, _LETTER = re.compile(r"\d"), re.compile(r"[a-z]")
 _VERBS = frozenset(verb for group in VERB_GROUPS for verb in group) | ACTING
 # A word before a colon is a key of JSON or YAML, not a request.
 _ASKING = re.compile(
@@ -21,6 +22,11 @@ _ASKING = re.compile(
     r"finally|will|can|could|need|only|let's|by)\s+|[.!?:]['\"]*\s+)(?=([a-z]+)\b(?!['\"]?\s*:))"
 )
 PROSE_STEMS = 6
+
+
+def _is_identifier(text: str) -> bool:
+    """An address, a path, a dotted or mixed name; by single searches, since ``\\d.*[a-z]`` is quadratic."""
+    return bool(_IDENTIFIER.search(text)) or bool(_DIGIT.search(text) and _LETTER.search(text))
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +47,7 @@ class Value:
         if not found:
             return None
         spaced = " " in bare
-        exact = len(bare) <= 4 or (not spaced and bool(_IDENTIFIER.search(bare)))
+        exact = len(bare) <= 4 or (not spaced and _is_identifier(bare))
         return cls(bare, found, exact, len(found) >= PROSE_STEMS and spaced)
 
     def match(self, text: str, present: frozenset[str] | set[str]) -> float:
