@@ -13,7 +13,7 @@ from icml26_plugin_causaltrace.graph import CausalGraph, Edge, Slice, bidirectio
 from icml26_plugin_causaltrace.mechanism import Deviation, mechanism_deviation
 from icml26_plugin_causaltrace.policy import Policy, name_pieces
 from icml26_plugin_causaltrace.scm import Effect, NoisyOr, deterministic_effect
-from icml26_plugin_causaltrace.trace import Step, ToolInfo, Trace, Turn, check_trace
+from icml26_plugin_causaltrace.trace import Step, ToolInfo, Trace, Turn, check_size, check_step, check_trace
 
 Mode: TypeAlias = Literal["prob", "det"]
 
@@ -91,7 +91,7 @@ class Analysis:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """Event: the agent makes a call. Its result may follow as a ``Result``."""
+    """Event: the agent makes a call. Its result may follow as a ``Result``; one that the step has already is taken after it."""
 
     step: Step
 
@@ -175,16 +175,31 @@ class Monitor:
         self._by_id: dict[str, int] = {}
         self._logins: dict[str | None, int] = {}
         self._delegated: int | None = None
+        self._answered: dict[int, str] = {}
+        self._size = 0
 
     def step(self, event: Event) -> Finding | None:
         """Take one event. A ``Call`` that could do harm yields its finding *before* it runs, so that it can be held."""
-        if isinstance(event, UserMessage):
-            self._evidence.add_task(event.text)
-            return None
+        if isinstance(event, Call):
+            finding = self._call(event.step)
+            if event.step.result is not None:
+                self._result(Result(event.step.result, event.step.error))
+            return finding
+        if not isinstance(event, UserMessage | Result):
+            raise InputError(f"expected a Call, a Result or a UserMessage, got {type(event).__name__}")
+        if not isinstance(event.text, str):
+            raise InputError(f"the text of a {type(event).__name__} is {type(event.text).__name__}, expected text")
         if isinstance(event, Result):
             self._result(event)
-            return None
-        return self._call(event.step)
+        else:
+            self._grow(len(event.text))
+            self._evidence.add_task(event.text)
+        return None
+
+    def _grow(self, characters: int) -> None:
+        """Count what was taken; nothing of what is refused is kept."""
+        check_size(self._size + characters, f"step {len(self.steps)}")
+        self._size += characters
 
     def _result(self, event: Result) -> None:
         if event.call_id is None:
@@ -193,12 +208,19 @@ class Monitor:
             number = self._by_id.get(event.call_id, -1)
         if number < 0:
             raise InputError(f"a result came for call id {event.call_id!r}, but no such call was made")
+        if self._answered.get(number) == event.text:
+            return  # delivered twice
+        if number in self._answered:
+            raise InputError(f"step {number} has two results; give each call an id, and its result the same")
+        self._grow(len(event.text))
+        self._answered[number] = event.text
         if event.error:
             self.failed.add(number)
         self._evidence.add_result(number, self.steps[number], event.text)
 
     def _call(self, step: Step) -> Finding | None:
         number = len(self.steps)
+        self._grow(check_step(step, f"step {number}") - len(getattr(step, "result", None) or ""))
         if step.call_id is not None:
             if step.call_id in self._by_id:
                 raise InputError(f"step {number}: call id {step.call_id!r} occurs twice")

@@ -10,6 +10,8 @@ from icml26_plugin_causaltrace.text import normalise, segments, stem, stems, wor
 
 #: Longest list of segments that is looked at for one word; longer ones are cut to their oldest and newest ends, and reported.
 POSTINGS_CAP = 256
+#: Segments that are compared with one long value.
+MATCHES_CAP = 2048
 #: Segments kept of one result; the rest is joined into ever longer ones, so that no text is left out.
 SEGMENTS_CAP = 20_000
 
@@ -34,7 +36,7 @@ class Value:
     """One argument value: ``text`` normalised; ``exact`` for identifiers and short values, which match whole or not at all."""
 
     text: str
-    stems: tuple[str, ...]
+    stems: frozenset[str]
     exact: bool
     prose: bool
 
@@ -43,7 +45,7 @@ class Value:
         """The value, or None when it has no content word."""
         text = normalise(raw)
         bare = re.sub(r"^https?://", "", text).rstrip("/")
-        found = tuple(sorted(stems(bare)))
+        found = stems(bare)
         if not found:
             return None
         spaced = " " in bare
@@ -52,7 +54,7 @@ class Value:
 
     def match(self, text: str, present: frozenset[str] | set[str]) -> float:
         """How much of the value stands in a text with these stems, in [0, 1]."""
-        shared = sum(s in present for s in self.stems)
+        shared = len(self.stems & present)
         if not shared:
             return 0.0
         if shared == len(self.stems) and ((len(self.text) <= 4 and len(self.stems) == 1) or self.text in text):
@@ -76,10 +78,9 @@ class Unit:
 
 @dataclass
 class SegmentIndex:
-    """Segments of many texts by stem. ``copies`` maps a text to the units that have it: equal texts are one variable."""
+    """Segments of many texts by stem."""
 
     units: list[Unit] = field(default_factory=list)
-    copies: dict[str, list[int]] = field(default_factory=dict)
     _postings: dict[str, list[int]] = field(default_factory=dict)
 
     def add(self, owner: int, text: str) -> range:
@@ -93,7 +94,6 @@ class SegmentIndex:
             asks = frozenset(_ASKING.findall(norm)) & _VERBS
             specifics = frozenset(s for s in found if not s.isalpha())
             self.units.append(Unit(owner, span, norm, found, every, asks, specifics))
-            self.copies.setdefault(norm, []).append(number)
             for word in found:
                 self._postings.setdefault(word, []).append(number)
         return range(*span)
@@ -110,11 +110,11 @@ class SegmentIndex:
         half = POSTINGS_CAP // 2
         return found[:half] + found[-half:], True
 
-    def candidates(self, value: Value, least: float) -> tuple[set[int], bool]:
+    def candidates(self, value: Value, least: float, cap: int = MATCHES_CAP) -> tuple[set[int], bool]:
         """Every segment that can match ``value`` to at least ``least``, by its rarest stems (prefix filter).
 
         A segment that holds a share ``least`` of k stems holds one of the k - ceil(least k) + 1 rarest. The flag says
-        that a list was cut.
+        that a list was cut: a word's own, or the whole at about ``cap``, where the rarest words come first.
         """
         known = sorted(value.stems, key=lambda s: (self.frequency(s), s))
         if value.exact or len(known) == 1:
@@ -127,6 +127,8 @@ class SegmentIndex:
         cut_any = False
         for word in known[: len(known) - needed + 1]:
             found, cut = self.postings(word)
+            if len(result) >= cap:
+                return result, True
             result.update(found)
             cut_any |= cut
         return result, cut_any
