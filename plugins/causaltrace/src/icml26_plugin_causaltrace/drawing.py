@@ -138,12 +138,9 @@ def _cut(text: str, limit: int) -> str:
 def draw_html(judged: Sequence[tuple[Analysis, Trace]]) -> str:
     """One page for several traces: choose one, click its steps. All text is shown as text, never as markup."""
     items = [_item(analysis, trace) for analysis, trace in judged]
-    data = (
-        json.dumps(items, ensure_ascii=False)
-        .replace("<", "\\u003c")
-        .replace("\u2028", "\\u2028")
-        .replace("\u2029", "\\u2029")
-    )
+    # Half of a surrogate pair, as JSON's \\ud800 gives it, has no place in a file: it is shown as a question mark.
+    text = json.dumps(items, ensure_ascii=False).encode("utf-8", "replace").decode("utf-8")
+    data = text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
     page = files(__package__).joinpath("page.html").read_text(encoding="utf-8")
     return page.replace("__DATA__", data)
 

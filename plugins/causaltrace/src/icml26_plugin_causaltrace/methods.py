@@ -228,12 +228,13 @@ def write_report(output: Output, native: CausalTrace, truth: Truth, ctx: RunCont
     with ctx.artifact("verdicts.jsonl").open("w", encoding="utf-8") as file:
         for analysis, trace in judged:
             entry: dict[str, Any] = {"trace": trace.id, **as_dict(analysis), "explanation": explain(analysis, trace)}
-            file.write(json.dumps(entry, ensure_ascii=False) + "\n")
+            file.write(json.dumps(entry, ensure_ascii=False).encode("utf-8", "replace").decode("utf-8") + "\n")
     if judged:
         ctx.artifact("attack-chain.svg").write_text(draw_svg(*judged[0]), encoding="utf-8")
         ctx.artifact("attack-chains.html").write_text(draw_html(judged), encoding="utf-8")
 
 
 def _cell(text: str) -> str:
-    """A cell that no spreadsheet takes for a formula."""
-    return "'" + text if text[:1] in ("=", "+", "-", "@") else text
+    """A cell that no spreadsheet takes for a formula, and any file can hold."""
+    plain = text.encode("utf-8", "replace").decode("utf-8")
+    return "'" + plain if plain[:1] in ("=", "+", "-", "@", "\t", "\r", "\n") else plain

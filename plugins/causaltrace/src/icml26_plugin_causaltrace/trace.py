@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, get_args
@@ -17,6 +18,7 @@ MAX_STEPS = 200_000
 MAX_TEXT = 20_000_000
 MAX_NESTING = 64
 MAX_TIME = 1e15
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,5 +214,6 @@ def trace_to_json(trace: Trace, label: Label | None = None) -> dict[str, Any]:
 
 
 def dumps(trace: Trace, label: Label | None = None) -> str:
-    """One JSONL line."""
-    return json.dumps(trace_to_json(trace, label), ensure_ascii=False, sort_keys=True)
+    """One JSONL line. Half of a surrogate pair stays what it is, as an escape."""
+    text = json.dumps(trace_to_json(trace, label), ensure_ascii=False, sort_keys=True)
+    return _SURROGATE.sub(lambda m: f"\\u{ord(m.group()):04x}", text)
