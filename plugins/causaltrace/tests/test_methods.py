@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from builders import TASK, attacked, trace
 from icml26 import InputError, Problem, RunContext
-from icml26_plugin_causaltrace import CausalTrace, SupervisedDetector, draw_html, draw_svg, read_traces
+from icml26_plugin_causaltrace import CausalTrace, SupervisedDetector, draw_html, draw_svg, explain, read_traces
 from icml26_plugin_causaltrace.baselines import Keyword, Reachability, TfidfLogistic
 from icml26_plugin_causaltrace.datasets import Synthetic, Traces, fold_of
 from icml26_plugin_causaltrace.features import causal_features, features
@@ -191,13 +191,14 @@ def test_long_traces_are_drawn_in_part_with_the_chain():
     assert "steps without influence not shown" in draw_svg(analysis, item) and analysis.chain == (200, 201)
 
 
-HOSTILE = "]]></script><img src=x onerror=alert(1)><script>alert(1)</script>&lt;b&gt; \ud800 \u202e \x00 \ufffe __DATA__ </title>"
+HOSTILE = "]]></script><img src=x onerror=alert(1)><script>alert(1)</script>&lt;b&gt; \ud800 \u202e\u200b \x1b[31m \x00 \ufffe __DATA__ </title>"
 
 
 def test_hostile_text_anywhere_is_text_in_every_picture(tmp_path):
     base = attacked(HOSTILE)
     steps = tuple(
-        type(s)(s.tool + HOSTILE, {HOSTILE: HOSTILE, **s.arguments}, f"{HOSTILE}\n{s.result}") for s in base.steps
+        type(s)(s.tool + " \x1b[31m" + HOSTILE, {HOSTILE: HOSTILE, **s.arguments}, f"{HOSTILE}\n{s.result}")
+        for s in base.steps
     )
     item = type(base)(base.turns, steps, HOSTILE)
     analysis = CausalTrace().analyze(item)
@@ -206,6 +207,9 @@ def test_hostile_text_anywhere_is_text_in_every_picture(tmp_path):
     (tmp_path / "x.html").write_text(page, encoding="utf-8")
     tags = {element.tag.rsplit("}", 1)[1] for element in ET.fromstring(svg).iter()}
     assert tags <= {"svg", "title", "rect", "defs", "marker", "path", "g", "text", "line"}
+    assert not any(mark in page for mark in "\u202e\u200b") and "U+202E" in page
+    words = explain(analysis, item)
+    assert all(line.isprintable() for line in words.splitlines()) and "[31m" in words
     assert page.count("<script") == 2 and page.count("</script") == 2 and "<img" not in page
     (tmp_path / "x.jsonl").write_text(dumps(item), encoding="utf-8")
     assert read_traces(tmp_path / "x.jsonl")[0].trace.steps == item.steps

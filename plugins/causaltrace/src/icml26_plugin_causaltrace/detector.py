@@ -354,8 +354,8 @@ def explain(analysis: Analysis, trace: Trace) -> str:
     step = trace.steps[finding.step]
     verdict = "Attack" if analysis.is_attack else "No alarm"
     lines = [
-        f"{verdict} (score {analysis.score:.2f}): step {finding.step} called {step.tool} after step {pair.step} "
-        f'({trace.steps[pair.step].tool}) brought the text "{_shorten(pair.text)}".',
+        f"{verdict} (score {analysis.score:.2f}): step {finding.step} called {_shorten(step.tool, 80)} after step {pair.step} "
+        f'({_shorten(trace.steps[pair.step].tool, 80)}) brought the text "{_shorten(pair.text)}".',
         f"With that text the model gives the call {finding.effect.q_all:.0%}; without it {finding.effect.q_do:.0%} "
         f"(PN {finding.effect.pn:.2f}, PS {finding.effect.ps:.2f}, ATE {finding.effect.ate:.2f}); "
         f"what the user asked for supports it with {finding.p_task:.2f}.",
@@ -363,14 +363,16 @@ def explain(analysis: Analysis, trace: Trace) -> str:
     if pair.via is not None:
         lines.append(f"The text first came with step {pair.source} and was written again by step {pair.via}.")
     if len(analysis.chain) > 1:
-        lines.append("Chain: " + " -> ".join(f"{n} {trace.steps[n].tool}" for n in analysis.chain) + ".")
+        lines.append("Chain: " + " -> ".join(f"{n} {_shorten(trace.steps[n].tool, 80)}" for n in analysis.chain) + ".")
     if analysis.incomplete:
         lines.append("The trace is so repetitive that some look-ups were cut: the score may be too low.")
     return "\n".join(lines)
 
 
 def _shorten(text: str, limit: int = 240) -> str:
-    return text if len(text) <= limit else text[: limit - 1] + "…"
+    """Text for people to read, also in a terminal: what controls it or shows nothing is a space."""
+    plain = "".join(c if c.isprintable() else " " for c in text[:limit])
+    return plain if len(text) <= limit else plain[: limit - 1] + "…"
 
 
 def as_dict(analysis: Analysis) -> dict[str, Any]:
