@@ -191,7 +191,10 @@ def test_long_traces_are_drawn_in_part_with_the_chain():
     assert "steps without influence not shown" in draw_svg(analysis, item) and analysis.chain == (200, 201)
 
 
-HOSTILE = "]]></script><img src=x onerror=alert(1)><script>alert(1)</script>&lt;b&gt; \ud800 \u202e\u200b \x1b[31m \x00 \ufffe __DATA__ </title>"
+HOSTILE = (
+    "]]></script><img src=x onerror=alert(1)><script>alert(1)</script>"
+    "&lt;b&gt; \ud800 \u202e\u200b \x1b[31m \x00 \ufffe __DATA__ </title>"
+)
 
 
 def test_hostile_text_anywhere_is_text_in_every_picture(tmp_path):

@@ -88,6 +88,17 @@ class Synthetic(_Traces):
         return grouped_problem(data, test, {"kinds": _kinds(data)})
 
 
+class Mini(_Traces):
+    """Hand-written sessions; nothing to learn from, nothing to download."""
+
+    def load(self, ctx: RunContext) -> Problem[Inputs, Truth]:
+        from icml26_plugin_causaltrace.mini import mini
+
+        data = mini()
+        truth = Truth(tuple(t for t, _ in data), tuple(y for _, y in data))
+        return Problem(Inputs((), ()), truth, {"test": len(data), "kinds": _kinds(data)})
+
+
 class FoldConfig(DatasetConfig):
     """A fold of a grouped cross-validation; the run's seed chooses it."""
 

@@ -120,6 +120,14 @@ def icml26_datasets() -> list[DatasetSpec]:
             smoke={"n_tasks": 16},
         ),
         DatasetSpec(
+            name="causaltrace-mini",
+            task=TASK,
+            target=f"{PACKAGE}.datasets:Mini",
+            summary="Thirty hand-written sessions: OpenAI and Anthropic messages, OpenTelemetry spans, our lines; no training.",
+            provides=("labels", "chains"),
+            seeded=False,
+        ),
+        DatasetSpec(
             name="agentdojo-replay",
             task=TASK,
             target=f"{PACKAGE}.datasets:AgentDojoReplay",
