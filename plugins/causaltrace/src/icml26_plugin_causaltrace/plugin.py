@@ -78,6 +78,16 @@ def icml26_methods() -> list[MethodSpec]:
             **explains,
         ),
         _method(
+            "causaltrace-ensemble",
+            "EnsembleMethod",
+            "The authors' weighted vote: counterfactual, mechanism, probabilistic, and the forest when there is training.",
+            role="paper",
+            paper=PAPER,
+            reference="keyword",
+            smoke={"n_estimators": 20},
+            **explains,
+        ),
+        _method(
             "keyword", "KeywordMethod", "Phrases that injections are known for, in tool results.", role="reference"
         ),
         _method(
