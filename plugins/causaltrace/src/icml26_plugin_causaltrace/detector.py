@@ -13,7 +13,7 @@ from icml26_plugin_causaltrace.graph import CausalGraph, Edge, Slice, bidirectio
 from icml26_plugin_causaltrace.mechanism import Deviation, mechanism_deviation
 from icml26_plugin_causaltrace.policy import Policy, name_pieces
 from icml26_plugin_causaltrace.scm import Effect, NoisyOr, deterministic_effect
-from icml26_plugin_causaltrace.trace import Step, ToolInfo, Trace, Turn, check_size, check_step, check_trace
+from icml26_plugin_causaltrace.trace import Step, ToolInfo, Trace, check_size, check_step, check_trace
 
 Mode: TypeAlias = Literal["prob", "det"]
 
@@ -98,11 +98,12 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Event: text came back for the call with this id (the latest one for None)."""
+    """Event: text came back for the call with this id, or for that of number ``step`` (the latest one for neither)."""
 
     text: str
     error: bool = False
     call_id: str | None = None
+    step: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,15 +146,8 @@ class CausalTrace:
         """Judge a finished trace; InputError when it cannot be judged."""
         check_trace(trace)
         monitor = self.monitor(trace.tools)
-        turns = sorted(trace.turns, key=lambda t: t.before)
-        position = 0
-        for number, step in enumerate(trace.steps):
-            while position < len(turns) and turns[position].before <= number:
-                monitor.step(UserMessage(turns[position].text))
-                position += 1
-            monitor.step(Call(replace(step, result=None)))
-            if step.result is not None:
-                monitor.step(Result(step.result, step.error))
+        for event in events(trace):
+            monitor.step(event)
         return monitor.analysis()
 
     def monitor(self, tools: Mapping[str, ToolInfo] | None = None) -> Monitor:
@@ -202,12 +196,13 @@ class Monitor:
         self._size += characters
 
     def _result(self, event: Result) -> None:
-        if event.call_id is None:
-            number = len(self.steps) - 1
-        else:
+        number = len(self.steps) - 1 if event.step is None else event.step
+        if event.call_id is not None:
             number = self._by_id.get(event.call_id, -1)
-        if number < 0:
-            raise InputError(f"a result came for call id {event.call_id!r}, but no such call was made")
+        if not 0 <= number < len(self.steps):
+            raise InputError(
+                f"a result came for call id {event.call_id!r}, step {event.step}, but no such call was made"
+            )
         if self._answered.get(number) == event.text:
             return  # delivered twice
         if number in self._answered:
@@ -395,11 +390,17 @@ def as_dict(analysis: Analysis) -> dict[str, Any]:
 def events(trace: Trace) -> list[Event]:
     """The events of a finished trace, in order: what a live agent would have fed to a monitor."""
     found: list[Event] = []
-    turns: list[Turn] = sorted(trace.turns, key=lambda t: t.before)
+    turns = sorted(trace.turns, key=lambda t: t.before)
+    position = 0
+    waiting: list[Event] = []
     for number, step in enumerate(trace.steps):
-        while turns and turns[0].before <= number:
-            found.append(UserMessage(turns.pop(0).text))
+        if not step.parallel:
+            found += waiting
+            waiting = []
+        while position < len(turns) and turns[position].before <= number:
+            found.append(UserMessage(turns[position].text))
+            position += 1
         found.append(Call(replace(step, result=None)))
         if step.result is not None:
-            found.append(Result(step.result, step.error))
-    return found
+            waiting.append(Result(step.result, step.error, step=number))
+    return found + waiting

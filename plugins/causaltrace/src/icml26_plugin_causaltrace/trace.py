@@ -36,7 +36,8 @@ class Step:
 
     ``kind``: ``tool`` (a tool call), ``delegation`` (a task handed to another agent: its arguments are what that agent
     reads), ``message`` (text from another agent or a person who is not the user). ``result`` is None while it is pending.
-    ``error`` marks a failed call; ``trusted`` a result from a source that nobody else can write to.
+    ``error`` marks a failed call; ``trusted`` a result from a source that nobody else can write to; ``parallel`` a call
+    made in one breath with the step before, whose result the agent had not seen.
     """
 
     tool: str
@@ -49,6 +50,7 @@ class Step:
     domain: str | None = None
     timestamp: float | None = None
     call_id: str | None = None
+    parallel: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +106,7 @@ def check_step(step: Step, where: str) -> int:
         raise InputError(
             f"{where}: arguments are {type(step.arguments).__name__}, expected a mapping of names to values"
         )
-    for name in ("error", "trusted"):
+    for name in ("error", "trusted", "parallel"):
         if not isinstance(getattr(step, name), bool):
             raise InputError(f"{where}: {name} is {getattr(step, name)!r}, expected true or false")
     if step.kind not in KINDS:
@@ -177,7 +179,7 @@ def trace_to_json(trace: Trace, label: Label | None = None) -> dict[str, Any]:
     steps = []
     for step in trace.steps:
         entry: dict[str, Any] = {"tool": step.tool, "arguments": dict(step.arguments), "result": step.result}
-        for name, default in (("error", False), ("kind", "tool"), ("trusted", False)):
+        for name, default in (("error", False), ("kind", "tool"), ("trusted", False), ("parallel", False)):
             if getattr(step, name) != default:
                 entry[name] = getattr(step, name)
         for name in ("agent", "domain", "timestamp", "call_id"):

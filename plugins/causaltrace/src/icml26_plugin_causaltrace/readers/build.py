@@ -64,8 +64,14 @@ class TraceBuilder:
                 "agent": agent,
                 "timestamp": timestamp,
                 "kind": kind,
+                "parallel": self._waits(number),
             }
         )
+
+    def _waits(self, number: int) -> bool:
+        """Whether the step before has no result yet, and nobody spoke in between: both calls were made in one breath."""
+        spoken = bool(self.turns) and self.turns[-1].before == number
+        return number > 0 and not spoken and "result" not in self.steps[-1]
 
     def _key(self, call_id: Any) -> str | None:
         """An id as text; some producers write an empty one where there is none, or a number."""

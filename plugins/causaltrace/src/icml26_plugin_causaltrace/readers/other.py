@@ -95,7 +95,7 @@ def read_native(body: Any, where: str) -> Iterator[tuple[Trace, Label | None]]:
         here = f"{where}, step {number}"
         known = {
             k: raw[k]
-            for k in ("error", "kind", "trusted", "agent", "domain", "timestamp", "call_id", "result")
+            for k in ("error", "kind", "trusted", "agent", "domain", "timestamp", "call_id", "result", "parallel")
             if k in raw
         }
         if not isinstance(known.get("result"), str | None):
