@@ -9,7 +9,7 @@ import pytest
 from builders import ATTACK, COMMAND, TASK, trace
 from icml26_plugin_causaltrace import CausalTrace
 from icml26_plugin_causaltrace.index import Value
-from icml26_plugin_causaltrace.text import MAX_MARKS, decoded, normalise, segments, stem, visible
+from icml26_plugin_causaltrace.text import MAX_MARKS, decoded, normalise, segments, stem, stems, visible
 
 DETECTOR = CausalTrace()
 N = 40_000
@@ -69,4 +69,4 @@ def test_encoded_commands_are_read(encode, goal):
 
 
 def test_overlong_words_are_not_stemmed():
-    assert stem("payments") == "payment" and stem("s" * 65) == "s" * 65
+    assert stem("payments") == "payment" and stems("payments") == {"payment"} and stems("s" * 65) == {"s" * 65}

@@ -56,7 +56,11 @@ def test_degenerate_cases_give_zero_or_nan_never_an_exception():
     output, truth = judged([Verdict(0.1, False)], [Label(False)])
     assert detection(output, truth) == {"": 0.0, "precision": 0.0, "recall": 0.0, "fpr": 0.0}
     assert math.isnan(auroc_of(np.array([0.1]), np.array([False])))
-    assert source_accuracy(output, truth) == 0.0 and edge_recovery(output, truth) == {"": 0.0}
+    assert source_accuracy(output, truth) == 0.0 and edge_recovery(output, truth) == {
+        "": 0.0,
+        "trust-precision": 0.0,
+        "trust-f1": 0.0,
+    }
     with pytest.raises(InputError, match="no labels"):
         detection(output, Truth(truth.traces, None))
 
@@ -67,7 +71,15 @@ def test_source_and_edges_are_counted_over_the_right_traces():
         [Verdict(0.9, True, 0, 1, edges=((0, 1, "trust"), (1, 2, "trust"))), Verdict(0.1, False, 2)], [label, label]
     )
     assert source_accuracy(output, truth) == 1.0
-    assert edge_recovery(output, truth) == {"": 1.0, "data-recall": 0.0, "untyped-recall": 1.0}
+    found = edge_recovery(output, truth)
+    assert {k: found[k] for k in ("", "data-recall", "untyped-recall")} == {
+        "": 1.0,
+        "data-recall": 0.0,
+        "untyped-recall": 1.0,
+    }
+    # One of two trust edges is known to be one; both pairs are known.
+    assert (found["trust-precision"], found["trust-f1"]) == (0.5, pytest.approx(2 / 3))
+    assert (found["data-f1"], found["untyped-f1"]) == (0.0, 1.0)
 
 
 def test_the_threshold_has_the_best_f1():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from icml26_plugin_causaltrace.index import SegmentIndex, Value, verb_stems
 from icml26_plugin_causaltrace.policy import Affordance, Policy, affordance, fetches, is_url
@@ -387,8 +388,13 @@ class Evidence:
 
 def _named(verbs: frozenset[str], found: frozenset[str]) -> bool:
     """Whether a noun made from a verb occurs: "reservation" for reserve, "deletion" for delete."""
-    roots = tuple(root for v in verbs if len(root := stem(v)) >= 5)
+    roots = _roots(verbs)
     return bool(roots) and any(word.startswith(roots) for word in found if len(word) > 6)
+
+
+@lru_cache(maxsize=4096)
+def _roots(verbs: frozenset[str]) -> tuple[str, ...]:
+    return tuple(root for v in verbs if len(root := stem(v)) >= 5)
 
 
 def _overlap(part: frozenset[str], whole: frozenset[str]) -> float:

@@ -224,8 +224,9 @@ def icml26_metrics() -> list[MetricSpec]:
             Value("", share, "higher"),
             Value("data-recall", share, "higher"),
             Value("untyped-recall", share, "higher"),
+            *(Value(f"{k}-{s}", share, "higher") for k in ("trust", "data", "untyped") for s in ("precision", "f1")),
             requires=("chains", "edges"),
-            summary="Recall of known trust edges, data edges, edges of any type.",
+            summary="Recall of known trust edges, data edges, edges of any type; precision and F1 against the known ones.",
         ),
         _metric(
             "llm-calls", "llm_calls", Value("", "calls/trace", "lower"), summary="Calls to a language model per trace."

@@ -90,13 +90,11 @@ def _iso(year: str | None, month: str, day: str) -> str:
     return f"{year}-{number:02d}-{int(day):02d}" if year else f"{number:02d}-{int(day):02d}"
 
 
-def stem(word: str) -> str:
-    """A light English stem: plural, -ing, -ed and a final e removed. Words with digits stay whole, and so do overlong ones."""
-    return word if not 4 <= len(word) <= MAX_WORD or not word.isalpha() else _stem(word)
-
-
 @lru_cache(maxsize=65_536)
-def _stem(word: str) -> str:
+def stem(word: str) -> str:
+    """A light English stem: plural, -ing, -ed and a final e removed. Words with digits stay whole."""
+    if len(word) < 4 or not word.isalpha():
+        return word
     for suffix, least in (("ies", 5), ("ing", 6), ("ed", 5), ("es", 5), ("s", 4)):
         if word.endswith(suffix) and len(word) >= least and not word.endswith("ss"):
             word = word[: -len(suffix)] + ("y" if suffix == "ies" else "")
@@ -113,7 +111,7 @@ def words(normalised: str) -> list[str]:
 
 def stems(normalised: str) -> frozenset[str]:
     """Stems of the content words."""
-    return frozenset(stem(w) for w in _WORD.findall(normalised) if w not in STOP_WORDS)
+    return frozenset([stem(w) if len(w) <= MAX_WORD else w for w in _WORD.findall(normalised) if w not in STOP_WORDS])
 
 
 def decoded(text: str) -> Iterator[str]:
