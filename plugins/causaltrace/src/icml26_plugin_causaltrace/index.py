@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import NamedTuple
 
 from icml26_plugin_causaltrace.policy import ACTING, VERB_GROUPS
 from icml26_plugin_causaltrace.text import normalise, segments, stem, stems, words
@@ -14,6 +16,8 @@ POSTINGS_CAP = 256
 MATCHES_CAP = 2048
 #: Segments kept of one result; the rest is joined into ever longer ones, so that no text is left out.
 SEGMENTS_CAP = 20_000
+#: Longer segments are not kept from one text to the next, so that the memory for them is bounded.
+CACHED_LENGTH = 400
 
 _IDENTIFIER = re.compile(r"[@/\\_]|\w\.\w")
 _DIGIT, _LETTER = re.compile(r"\d"), re.compile(r"[a-z]")
@@ -76,6 +80,30 @@ class Unit:
     specifics: frozenset[str]
 
 
+class Content(NamedTuple):
+    """What a segment's text alone decides: the last fields of a ``Unit``."""
+
+    text: str
+    stems: frozenset[str]
+    words: frozenset[str]
+    asks: frozenset[str]
+    specifics: frozenset[str]
+
+    @classmethod
+    def of(cls, piece: str) -> Content | None:
+        """The content of a piece of text, None when it has no content word."""
+        norm = normalise(piece)
+        found = stems(norm)
+        if not found:
+            return None
+        asks = frozenset(_ASKING.findall(norm)) & _VERBS
+        return cls(norm, found, frozenset(words(norm)), asks, frozenset([s for s in found if not s.isalpha()]))
+
+
+#: Agents read the same pages again and again: what their segments hold is worked out once.
+_kept = lru_cache(maxsize=8192)(Content.of)
+
+
 @dataclass
 class SegmentIndex:
     """Segments of many texts by stem."""
@@ -86,15 +114,12 @@ class SegmentIndex:
     def add(self, owner: int, text: str) -> range:
         """Index the segments of a text that step ``owner`` brought. Returns the new unit numbers."""
         start = len(self.units)
-        kept = [(norm, found) for p in _bounded(segments(text)) if (found := stems(norm := normalise(p)))]
+        kept = [c for p in _bounded(segments(text)) if (c := _kept(p) if len(p) <= CACHED_LENGTH else Content.of(p))]
         span = (start, start + len(kept))
-        for norm, found in kept:
-            every = frozenset(words(norm))
+        for content in kept:
             number = len(self.units)
-            asks = frozenset(_ASKING.findall(norm)) & _VERBS
-            specifics = frozenset(s for s in found if not s.isalpha())
-            self.units.append(Unit(owner, span, norm, found, every, asks, specifics))
-            for word in found:
+            self.units.append(Unit(owner, span, *content))
+            for word in content.stems:
                 self._postings.setdefault(word, []).append(number)
         return range(*span)
 
