@@ -6,6 +6,7 @@ import errno
 import json
 import logging
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -232,6 +233,62 @@ def test_cached_folders_are_built_once(tmp_path: Path, monkeypatch: pytest.Monke
     (folder.parent / "data.ready").unlink()  # as a killed build leaves it
     cached_folder("k", "data", build, root=tmp_path)
     assert len(built) == 2
+
+
+def cached_context(seed: int, config: dict[str, Any] | None = None, revision: str = "1") -> RunContext:
+    from icml26.datacache import folder_cache
+
+    return RunContext(seed, stream=STREAM_DATASET, cache=folder_cache("p/d", config or {}, revision, seed))
+
+
+def test_a_folder_without_seed_is_shared_by_seeds_and_by_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ICML26_HOME", str(tmp_path))
+    built: list[Path] = []
+
+    def folder(seeded: bool, *args: Any) -> Path:
+        return cached_context(*args).cached("x", built.append, seeded=seeded)
+
+    shared = folder(False, 0)
+    assert folder(False, 1) == shared
+    assert len(built) == 1
+    others = [folder(True, 0), folder(True, 1), folder(False, 0, {"n": 2}), folder(False, 0, {}, "2")]
+    assert len({shared, *others}) == len(built) == 5
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda ctx: ctx.rng,
+        lambda ctx: ctx.seed,
+        lambda ctx: ctx.torch_seed(),
+        lambda ctx: ctx.torch_generator(),
+        lambda ctx: ctx.for_stream(STREAM_METHOD),
+    ],
+)
+def test_a_build_that_is_shared_by_all_seeds_may_not_ask_for_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ask: Callable[[RunContext], Any]
+) -> None:
+    monkeypatch.setenv("ICML26_HOME", str(tmp_path))
+    context = cached_context(3)
+    for _ in range(2):  # nothing is kept of a build that was refused
+        with pytest.raises(PluginError, match="shared by all seeds"):
+            context.cached("x", lambda folder: ask(context), seeded=False)
+    assert context.seed == 3
+    context.cached("x", lambda folder: None, seeded=False)
+
+
+def test_a_shared_build_may_not_draw_from_a_generator_taken_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ICML26_HOME", str(tmp_path))
+    context = cached_context(3)
+    rng = context.rng
+    with pytest.raises(PluginError, match="shared by all seeds"):
+        context.cached("x", lambda folder: (folder / "x").write_text(str(rng.random())), seeded=False)
+    context.cached("seeded", lambda folder: (folder / "x").write_text(str(rng.random())))
+    context.cached("x", lambda folder: None, seeded=False)
 
 
 def test_refusals_are_usage_errors_for_the_exit_code() -> None:

@@ -94,15 +94,17 @@ def get_method(name: str, config: Mapping[str, Any] | None = None, *, profile: s
 def load_dataset(name: str, config: Mapping[str, Any] | None = None, seed: int = 0) -> Problem[Any, Any]:
     """Load a dataset by name: its ``Problem(inputs, truth, info)``."""
     from icml26.config import resolve_config
-    from icml26.datacache import cached_folder
-    from icml26.keys import digest
+    from icml26.datacache import folder_cache
+    from icml26.keys import hash_path
     from icml26.runner import instantiate
 
     entry = load_catalog().find("dataset", name)
     resolved = resolve_config(entry.config_schema, [config or {}], owner=entry.qualified)
     dataset = instantiate(entry, resolved)
-    key = digest([entry.qualified, resolved, entry.spec.revision, seed])
-    context = RunContext(seed, stream=STREAM_DATASET, cache=lambda part, build: cached_folder(key, part, build))
+    paths = {name: Path(value) for name in entry.spec.files if isinstance(value := resolved.get(name), str)}
+    contents = {name: hash_path(path) for name, path in paths.items() if path.exists()}
+    cache = folder_cache(entry.qualified, {**resolved, **contents}, entry.spec.revision, seed)
+    context = RunContext(seed, stream=STREAM_DATASET, cache=cache)
     problem: Problem[Any, Any] = dataset.load(context)
     return problem
 

@@ -44,6 +44,13 @@ class SilentReporter:
         """Drop it."""
 
 
+class FolderCache(Protocol):
+    """How ``ctx.cached`` finds a folder and has it built."""
+
+    def __call__(self, name: str, build: Callable[[Path], None], seeded: bool) -> Path:
+        """The folder ``name`` of this dataset, of this seed or of all seeds."""
+
+
 class RunContext:
     """The surroundings of one part of a run (dataset, method or metric), with a random stream of its own.
 
@@ -61,11 +68,12 @@ class RunContext:
         deadline: float | None = None,
         smoke: bool = False,
         folder: Path | None = None,
-        cache: Callable[[str, Callable[[Path], None]], Path] | None = None,
+        cache: FolderCache | None = None,
         reporter: Reporter | None = None,
         logger: logging.Logger | None = None,
     ) -> None:
-        self.seed = seed
+        self._seed = seed
+        self._unseeded: str | None = None
         self.stream = stream
         self.device = device
         self.threads = threads
@@ -79,12 +87,23 @@ class RunContext:
         self._artifacts: list[str] = []
 
     @property
+    def seed(self) -> int:
+        """The run's integer seed."""
+        if self._unseeded is not None:
+            raise PluginError(
+                f"ctx.cached({self._unseeded!r}, seeded=False): the build asked for ctx.seed, ctx.rng or a torch seed, "
+                "but what it makes is shared by all seeds; draw from a seed of the config, or leave seeded=True"
+            )
+        return self._seed
+
+    @property
     def rng(self) -> np.random.Generator:
         """``numpy.random.default_rng((seed, stream))``, made once per context."""
+        seed = self.seed
         if self._rng is None:
             import numpy as np
 
-            self._rng = np.random.default_rng((self.seed, self.stream))
+            self._rng = np.random.default_rng((seed, self.stream))
         return self._rng
 
     def torch_seed(self) -> int:
@@ -95,9 +114,10 @@ class RunContext:
 
     def torch_generator(self, device: str = "cpu") -> torch.Generator:
         """A fresh torch generator on ``device``, seeded by ``torch_seed()``."""
+        seed = self.torch_seed()
         import torch
 
-        return torch.Generator(device=device).manual_seed(self.torch_seed())
+        return torch.Generator(device=device).manual_seed(seed)
 
     def progress(self, iterable: Iterable[T], label: str = "", total: int | None = None) -> Iterator[T]:
         """Iterate and report progress; ``total`` defaults to the iterable's length where it has one."""
@@ -129,11 +149,31 @@ class RunContext:
         """Names given out by ``artifact`` whose files exist."""
         return tuple(name for name in self._artifacts if self._folder is not None and (self._folder / name).exists())
 
-    def cached(self, name: str, build: Callable[[Path], None]) -> Path:
-        """A folder that ``build(folder)`` fills once for this dataset key, seed and name; later runs reuse it."""
+    def cached(self, name: str, build: Callable[[Path], None], *, seeded: bool = True) -> Path:
+        """A folder that ``build(folder)`` fills once for this dataset's config, revision, seed and name; later runs reuse it.
+
+        ``seeded=False`` leaves the seed out: all seeds share the folder. Its build must not depend on the run's seed;
+        PluginError, and nothing kept, when it asks for ``seed``, ``rng`` or a torch seed, or draws from ``rng``.
+        """
         if self._cache is None:
             raise PluginError("this context has no cache; ctx.cached is for Dataset.load within a run")
-        return self._cache(name, build)
+        return self._cache(name, build if seeded else self._without_seed(name, build), seeded)
+
+    def _without_seed(self, name: str, build: Callable[[Path], None]) -> Callable[[Path], None]:
+        """``build`` with everything closed that follows from the seed."""
+
+        def guarded(folder: Path) -> None:
+            before = None if self._rng is None else self._rng.bit_generator.state
+            self._unseeded = name
+            try:
+                build(folder)
+                # A generator that was taken out before the call can still have been drawn from.
+                if self._rng is not None and self._rng.bit_generator.state != before:
+                    self.seed  # noqa: B018 - says why
+            finally:
+                self._unseeded = None
+
+        return guarded
 
     def remaining(self) -> float:
         """Seconds until the deadline, ``inf`` without one."""

@@ -6,13 +6,30 @@ import contextlib
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
+from icml26.context import FolderCache
 from icml26.errors import EnvironmentError_, PluginError
 from icml26.home import cache_folder
+from icml26.keys import digest
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+
+
+def folder_cache(dataset: str, config: Mapping[str, Any], revision: str, seed: int) -> FolderCache:
+    """What ``ctx.cached`` does for a dataset: folders of its name, its config (files as content hashes), revision and seed.
+
+    With ``seeded=False`` the seed is left out, so that all seeds share one folder; another config or revision never does.
+    """
+    with_seed = digest([dataset, config, revision, seed])
+    without = digest([dataset, config, revision])
+
+    def cache(name: str, build: Callable[[Path], None], seeded: bool) -> Path:
+        return cached_folder(with_seed if seeded else without, name, build)
+
+    return cache
 
 
 def cached_folder(key: str, name: str, build: Callable[[Path], None], *, root: Path | None = None) -> Path:

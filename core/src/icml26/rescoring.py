@@ -11,9 +11,8 @@ from typing import Any
 from icml26.catalog import Catalog, Entry
 from icml26.context import STREAM_DATASET, STREAM_METRIC, RunContext
 from icml26.coordinator import amend
-from icml26.datacache import cached_folder
+from icml26.datacache import folder_cache
 from icml26.errors import Icml26Error, InputError
-from icml26.keys import digest
 from icml26.plan import Planner
 from icml26.plugins import load_catalog
 from icml26.records import RunRecord
@@ -102,12 +101,12 @@ def _problem(catalog: Catalog, record: RunRecord) -> Problem[Any, Any]:
     entry = catalog.find("dataset", record.dataset["name"])
     dataset = instantiate(entry, record.dataset["config"])
     files = record.dataset.get("files") or {}
-    key = digest([entry.qualified, {**record.dataset["config"], **files}, record.dataset["revision"], record.seed])
+    config = {**record.dataset["config"], **files}
     context = RunContext(
         record.seed,
         stream=STREAM_DATASET,
         deadline=math.inf,
-        cache=lambda name, build: cached_folder(key, name, build),
+        cache=folder_cache(entry.qualified, config, record.dataset["revision"], record.seed),
     )
     problem: Problem[Any, Any] = dataset.load(context)
     return problem

@@ -21,6 +21,7 @@ import pydantic
 from icml26.capture import captured_streams
 from icml26.catalog import Catalog, Entry
 from icml26.context import STREAM_DATASET, STREAM_METHOD, STREAM_METRIC, Reporter, RunContext, SilentReporter
+from icml26.datacache import folder_cache
 from icml26.errors import Icml26Error, InputError, PluginError
 from icml26.fingerprints import fingerprint
 from icml26.keys import canonical, digest, hash_path, jsonable
@@ -195,7 +196,10 @@ class _Run:
         cached = self.problems.get(key)
         if cached is not None:
             return cached
-        context = self.base.for_stream(STREAM_DATASET, folder=None, cache=_folder_cache(key))
+        cache = folder_cache(
+            request.dataset, {**request.dataset_config, **request.files}, request.revision, request.seed
+        )
+        context = self.base.for_stream(STREAM_DATASET, folder=None, cache=cache)
         problem = dataset.load(context)
         if not isinstance(problem, Problem):
             raise PluginError(f"{entry.qualified}.load returned {type(problem).__name__}; icml26.Problem is expected")
@@ -356,12 +360,6 @@ def _log_file(path: Path) -> Iterator[None]:
     finally:
         root.removeHandler(handler)
         handler.close()
-
-
-def _folder_cache(key: str) -> Callable[[str, Callable[[Path], None]], Path]:
-    from icml26.datacache import cached_folder
-
-    return lambda name, build: cached_folder(key, name, build)
 
 
 def _json_or_text(info: Mapping[str, Any]) -> Any:

@@ -10,16 +10,17 @@ import xml.etree.ElementTree as ET
 import numpy as np
 import pytest
 from builders import TASK, attacked, trace
-from icml26 import InputError, RunContext
-from icml26_plugin_causaltrace import CausalTrace, SupervisedDetector, draw_html, draw_svg
+from icml26 import InputError, Problem, RunContext
+from icml26_plugin_causaltrace import CausalTrace, SupervisedDetector, draw_html, draw_svg, explain, read_traces
 from icml26_plugin_causaltrace.baselines import Keyword, Reachability, TfidfLogistic
 from icml26_plugin_causaltrace.datasets import Synthetic, Traces, fold_of
 from icml26_plugin_causaltrace.features import causal_features, features
 from icml26_plugin_causaltrace.forest import Forest
+from icml26_plugin_causaltrace.methods import CausalMethod
 from icml26_plugin_causaltrace.metrics import alarm_rates, auprc, auroc_of, detection, edge_recovery, source_accuracy
 from icml26_plugin_causaltrace.supervised import best_threshold
 from icml26_plugin_causaltrace.synthetic import generate
-from icml26_plugin_causaltrace.task import Output, Truth, Verdict
+from icml26_plugin_causaltrace.task import Inputs, Output, Truth, Verdict
 from icml26_plugin_causaltrace.trace import Label, dumps
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.metrics import average_precision_score, roc_auc_score
@@ -55,7 +56,11 @@ def test_degenerate_cases_give_zero_or_nan_never_an_exception():
     output, truth = judged([Verdict(0.1, False)], [Label(False)])
     assert detection(output, truth) == {"": 0.0, "precision": 0.0, "recall": 0.0, "fpr": 0.0}
     assert math.isnan(auroc_of(np.array([0.1]), np.array([False])))
-    assert source_accuracy(output, truth) == 0.0 and edge_recovery(output, truth) == {"": 0.0}
+    assert source_accuracy(output, truth) == 0.0 and edge_recovery(output, truth) == {
+        "": 0.0,
+        "trust-precision": 0.0,
+        "trust-f1": 0.0,
+    }
     with pytest.raises(InputError, match="no labels"):
         detection(output, Truth(truth.traces, None))
 
@@ -66,7 +71,15 @@ def test_source_and_edges_are_counted_over_the_right_traces():
         [Verdict(0.9, True, 0, 1, edges=((0, 1, "trust"), (1, 2, "trust"))), Verdict(0.1, False, 2)], [label, label]
     )
     assert source_accuracy(output, truth) == 1.0
-    assert edge_recovery(output, truth) == {"": 1.0, "data-recall": 0.0, "untyped-recall": 1.0}
+    found = edge_recovery(output, truth)
+    assert {k: found[k] for k in ("", "data-recall", "untyped-recall")} == {
+        "": 1.0,
+        "data-recall": 0.0,
+        "untyped-recall": 1.0,
+    }
+    # One of two trust edges is known to be one; both pairs are known.
+    assert (found["trust-precision"], found["trust-f1"]) == (0.5, pytest.approx(2 / 3))
+    assert (found["data-f1"], found["untyped-f1"]) == (0.0, 1.0)
 
 
 def test_the_threshold_has_the_best_f1():
@@ -84,7 +97,7 @@ def test_the_stored_forest_predicts_as_scikit_learn_does(tmp_path):
     assert forest.predict(fresh) == pytest.approx(model.predict_proba(fresh)[:, 1], abs=1e-12)
     arrays = forest.arrays() | {"left": np.zeros_like(forest.left)}
     with pytest.raises(ValueError, match="forward"):
-        Forest.from_arrays(arrays)
+        Forest.from_arrays(arrays, 6)
 
 
 def data(n=24, seed=3):
@@ -188,3 +201,77 @@ def test_long_traces_are_drawn_in_part_with_the_chain():
     item = type(long)(long.turns, steps)
     analysis = CausalTrace().analyze(item)
     assert "steps without influence not shown" in draw_svg(analysis, item) and analysis.chain == (200, 201)
+
+
+HOSTILE = (
+    "]]></script><img src=x onerror=alert(1)><script>alert(1)</script>"
+    "&lt;b&gt; \ud800 \u202e\u200b \x1b[31m \x00 \ufffe __DATA__ </title>"
+)
+
+
+def test_hostile_text_anywhere_is_text_in_every_picture(tmp_path):
+    base = attacked(HOSTILE)
+    steps = tuple(
+        type(s)(s.tool + " \x1b[31m" + HOSTILE, {HOSTILE: HOSTILE, **s.arguments}, f"{HOSTILE}\n{s.result}")
+        for s in base.steps
+    )
+    item = type(base)(base.turns, steps, HOSTILE)
+    analysis = CausalTrace().analyze(item)
+    svg, page = draw_svg(analysis, item), draw_html([(analysis, item)])
+    (tmp_path / "x.svg").write_text(svg, encoding="utf-8")
+    (tmp_path / "x.html").write_text(page, encoding="utf-8")
+    tags = {element.tag.rsplit("}", 1)[1] for element in ET.fromstring(svg).iter()}
+    assert tags <= {"svg", "title", "rect", "defs", "marker", "path", "g", "text", "line"}
+    assert not any(mark in page for mark in "\u202e\u200b") and "U+202E" in page
+    words = explain(analysis, item)
+    assert all(line.isprintable() for line in words.splitlines()) and "[31m" in words
+    assert page.count("<script") == 2 and page.count("</script") == 2 and "<img" not in page
+    (tmp_path / "x.jsonl").write_text(dumps(item), encoding="utf-8")
+    assert read_traces(tmp_path / "x.jsonl")[0].trace.steps == item.steps
+
+
+def test_a_report_is_written_whatever_the_traces_hold(tmp_path):
+    base = attacked(HOSTILE)
+    item = type(base)(base.turns, base.steps, "=cmd|' /C calc'!A0\ud800")
+    problem = Problem(Inputs((), ()), Truth((item,), None), {})
+    method = CausalMethod(CausalMethod.Config())
+    context = RunContext(folder=tmp_path)
+    method.visualize(problem, method.run(problem.inputs, context), context)
+    assert (tmp_path / "verdicts.csv").read_text().splitlines()[1].startswith("'=cmd")
+    assert json.loads((tmp_path / "verdicts.jsonl").read_text())["is_attack"]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"feature": 1e6}, "whole numbers"),
+        ({"feature": 10**6}, "do not exist"),
+        ({"value": np.nan}, "shares"),
+        ({"value": 7.0}, "shares"),
+        ({"threshold": np.inf}, "finite"),
+        ({"roots": -1}, "do not exist"),
+        ({"left": 10**6}, "point forward"),
+    ],
+)
+def test_a_damaged_forest_is_refused_and_never_scores(tmp_path, change, message):
+    traces, labels, groups = data(12)
+    SupervisedDetector(n_estimators=3).fit(traces, labels, groups).save(tmp_path)
+    with np.load(tmp_path / "forest.npz") as stored:
+        arrays = dict(stored)
+    for name, value in change.items():
+        arrays[name] = np.full_like(arrays[name], value, dtype=np.asarray(value).dtype)
+    np.savez_compressed(tmp_path / "forest.npz", **arrays)
+    with pytest.raises(InputError, match=message):
+        SupervisedDetector.load(tmp_path)
+
+
+def test_a_saved_threshold_that_is_no_share_and_a_missing_folder_are_refused(tmp_path):
+    traces, labels, groups = data(12)
+    model = SupervisedDetector(n_estimators=3).fit(traces, labels, groups)
+    model.save(tmp_path)
+    text = (tmp_path / "detector.json").read_text()
+    (tmp_path / "detector.json").write_text(re.sub(r'"tau": [\d.]+', '"tau": NaN', text, count=1))
+    with pytest.raises(InputError, match="threshold"):
+        SupervisedDetector.load(tmp_path)
+    with pytest.raises(InputError, match="no folder"):
+        model.save(tmp_path / "none")

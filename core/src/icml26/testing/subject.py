@@ -13,7 +13,6 @@ from icml26.catalog import Catalog, Entry, Kind, Plugin
 from icml26.context import STREAM_DATASET, STREAM_METHOD, RunContext
 from icml26.errors import Icml26Error
 from icml26.index import INDEX_FILE
-from icml26.keys import digest
 from icml26.plan import Choice, Planner, RunPlan, Settings
 from icml26.plugins import load_catalog
 from icml26.records import RunRecord, RunRequest
@@ -127,12 +126,10 @@ class Subject:
 
     def load(self, dataset: Entry, config: dict[str, Any], seed: int = 0) -> Problem[Any, Any]:
         """A fresh problem of a dataset."""
-        from icml26.datacache import cached_folder
+        from icml26.datacache import folder_cache
 
-        key = digest([dataset.qualified, config, dataset.spec.revision, seed])
-        context = RunContext(
-            seed, stream=STREAM_DATASET, smoke=True, cache=lambda name, build: cached_folder(key, name, build)
-        )
+        cache = folder_cache(dataset.qualified, config, dataset.spec.revision, seed)
+        context = RunContext(seed, stream=STREAM_DATASET, smoke=True, cache=cache)
         problem: Problem[Any, Any] = instantiate(dataset, config).load(context)
         return problem
 

@@ -17,6 +17,8 @@ _HOME = {
         "readers": "read_traces iter_traces",
         "scm": "Effect NoisyOr deterministic_effect noisy_or",
         "supervised": "SupervisedDetector",
+        "ensemble": "Ballot Ensemble",
+        "adjudicate": "Adjudicator",
         "drawing": "draw_html draw_svg",
     }.items()
     for name in names.split()
@@ -25,6 +27,7 @@ _HOME = {
 __all__ = sorted(_HOME)
 
 if TYPE_CHECKING:
+    from icml26_plugin_causaltrace.adjudicate import Adjudicator as Adjudicator
     from icml26_plugin_causaltrace.detector import Analysis as Analysis
     from icml26_plugin_causaltrace.detector import Call as Call
     from icml26_plugin_causaltrace.detector import CausalTrace as CausalTrace
@@ -37,6 +40,8 @@ if TYPE_CHECKING:
     from icml26_plugin_causaltrace.detector import explain as explain
     from icml26_plugin_causaltrace.drawing import draw_html as draw_html
     from icml26_plugin_causaltrace.drawing import draw_svg as draw_svg
+    from icml26_plugin_causaltrace.ensemble import Ballot as Ballot
+    from icml26_plugin_causaltrace.ensemble import Ensemble as Ensemble
     from icml26_plugin_causaltrace.graph import CausalGraph as CausalGraph
     from icml26_plugin_causaltrace.graph import Edge as Edge
     from icml26_plugin_causaltrace.graph import Slice as Slice

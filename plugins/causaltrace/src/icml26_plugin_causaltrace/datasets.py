@@ -88,6 +88,17 @@ class Synthetic(_Traces):
         return grouped_problem(data, test, {"kinds": _kinds(data)})
 
 
+class Mini(_Traces):
+    """Hand-written sessions; nothing to learn from, nothing to download."""
+
+    def load(self, ctx: RunContext) -> Problem[Inputs, Truth]:
+        from icml26_plugin_causaltrace.mini import mini
+
+        data = mini()
+        truth = Truth(tuple(t for t, _ in data), tuple(y for _, y in data))
+        return Problem(Inputs((), ()), truth, {"test": len(data), "kinds": _kinds(data)})
+
+
 class FoldConfig(DatasetConfig):
     """A fold of a grouped cross-validation; the run's seed chooses it."""
 
@@ -118,7 +129,8 @@ class AgentDojoReplay(_Traces):
                 for trace, label in replay(c.suites, c.injections_per_task, c.replay_seed):
                     file.write(dumps(trace, label) + "\n")
 
-        folder = ctx.cached("replay", build)
+        # The seed only chooses the fold: the replays follow ``replay_seed``.
+        folder = ctx.cached("replay", build, seeded=False)
         data = [(r.trace, r.label) for r in iter_traces(folder / "replay.jsonl", "icml26") if r.label is not None]
         return _fold_problem(data, c.n_folds, ctx.seed)
 

@@ -13,7 +13,7 @@ from icml26_plugin_causaltrace.graph import CausalGraph, Edge, Slice, bidirectio
 from icml26_plugin_causaltrace.mechanism import Deviation, mechanism_deviation
 from icml26_plugin_causaltrace.policy import Policy, name_pieces
 from icml26_plugin_causaltrace.scm import Effect, NoisyOr, deterministic_effect
-from icml26_plugin_causaltrace.trace import Step, ToolInfo, Trace, Turn, check_trace
+from icml26_plugin_causaltrace.trace import Step, ToolInfo, Trace, check_size, check_step, check_trace
 
 Mode: TypeAlias = Literal["prob", "det"]
 
@@ -91,18 +91,19 @@ class Analysis:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """Event: the agent makes a call. Its result may follow as a ``Result``."""
+    """Event: the agent makes a call. Its result may follow as a ``Result``; one that the step has already is taken after it."""
 
     step: Step
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Event: text came back for the call with this id (the latest one for None)."""
+    """Event: text came back for the call with this id, or for that of number ``step`` (the latest one for neither)."""
 
     text: str
     error: bool = False
     call_id: str | None = None
+    step: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,15 +146,8 @@ class CausalTrace:
         """Judge a finished trace; InputError when it cannot be judged."""
         check_trace(trace)
         monitor = self.monitor(trace.tools)
-        turns = sorted(trace.turns, key=lambda t: t.before)
-        position = 0
-        for number, step in enumerate(trace.steps):
-            while position < len(turns) and turns[position].before <= number:
-                monitor.step(UserMessage(turns[position].text))
-                position += 1
-            monitor.step(Call(replace(step, result=None)))
-            if step.result is not None:
-                monitor.step(Result(step.result, step.error))
+        for event in events(trace):
+            monitor.step(event)
         return monitor.analysis()
 
     def monitor(self, tools: Mapping[str, ToolInfo] | None = None) -> Monitor:
@@ -175,30 +169,53 @@ class Monitor:
         self._by_id: dict[str, int] = {}
         self._logins: dict[str | None, int] = {}
         self._delegated: int | None = None
+        self._answered: dict[int, str] = {}
+        self._size = 0
 
     def step(self, event: Event) -> Finding | None:
         """Take one event. A ``Call`` that could do harm yields its finding *before* it runs, so that it can be held."""
-        if isinstance(event, UserMessage):
-            self._evidence.add_task(event.text)
-            return None
+        if isinstance(event, Call):
+            finding = self._call(event.step)
+            if event.step.result is not None:
+                self._result(Result(event.step.result, event.step.error))
+            return finding
+        if not isinstance(event, UserMessage | Result):
+            raise InputError(f"expected a Call, a Result or a UserMessage, got {type(event).__name__}")
+        if not isinstance(event.text, str):
+            raise InputError(f"the text of a {type(event).__name__} is {type(event.text).__name__}, expected text")
         if isinstance(event, Result):
             self._result(event)
-            return None
-        return self._call(event.step)
+        else:
+            self._grow(len(event.text))
+            self._evidence.add_task(event.text)
+        return None
+
+    def _grow(self, characters: int) -> None:
+        """Count what was taken; nothing of what is refused is kept."""
+        check_size(self._size + characters, f"step {len(self.steps)}")
+        self._size += characters
 
     def _result(self, event: Result) -> None:
-        if event.call_id is None:
-            number = len(self.steps) - 1
-        else:
+        number = len(self.steps) - 1 if event.step is None else event.step
+        if event.call_id is not None:
             number = self._by_id.get(event.call_id, -1)
-        if number < 0:
-            raise InputError(f"a result came for call id {event.call_id!r}, but no such call was made")
+        if not 0 <= number < len(self.steps):
+            raise InputError(
+                f"a result came for call id {event.call_id!r}, step {event.step}, but no such call was made"
+            )
+        if self._answered.get(number) == event.text:
+            return  # delivered twice
+        if number in self._answered:
+            raise InputError(f"step {number} has two results; give each call an id, and its result the same")
+        self._grow(len(event.text))
+        self._answered[number] = event.text
         if event.error:
             self.failed.add(number)
         self._evidence.add_result(number, self.steps[number], event.text)
 
     def _call(self, step: Step) -> Finding | None:
         number = len(self.steps)
+        self._grow(check_step(step, f"step {number}") - len(getattr(step, "result", None) or ""))
         if step.call_id is not None:
             if step.call_id in self._by_id:
                 raise InputError(f"step {number}: call id {step.call_id!r} occurs twice")
@@ -332,8 +349,8 @@ def explain(analysis: Analysis, trace: Trace) -> str:
     step = trace.steps[finding.step]
     verdict = "Attack" if analysis.is_attack else "No alarm"
     lines = [
-        f"{verdict} (score {analysis.score:.2f}): step {finding.step} called {step.tool} after step {pair.step} "
-        f'({trace.steps[pair.step].tool}) brought the text "{_shorten(pair.text)}".',
+        f"{verdict} (score {analysis.score:.2f}): step {finding.step} called {_shorten(step.tool, 80)} after step {pair.step} "
+        f'({_shorten(trace.steps[pair.step].tool, 80)}) brought the text "{_shorten(pair.text)}".',
         f"With that text the model gives the call {finding.effect.q_all:.0%}; without it {finding.effect.q_do:.0%} "
         f"(PN {finding.effect.pn:.2f}, PS {finding.effect.ps:.2f}, ATE {finding.effect.ate:.2f}); "
         f"what the user asked for supports it with {finding.p_task:.2f}.",
@@ -341,14 +358,16 @@ def explain(analysis: Analysis, trace: Trace) -> str:
     if pair.via is not None:
         lines.append(f"The text first came with step {pair.source} and was written again by step {pair.via}.")
     if len(analysis.chain) > 1:
-        lines.append("Chain: " + " -> ".join(f"{n} {trace.steps[n].tool}" for n in analysis.chain) + ".")
+        lines.append("Chain: " + " -> ".join(f"{n} {_shorten(trace.steps[n].tool, 80)}" for n in analysis.chain) + ".")
     if analysis.incomplete:
         lines.append("The trace is so repetitive that some look-ups were cut: the score may be too low.")
     return "\n".join(lines)
 
 
 def _shorten(text: str, limit: int = 240) -> str:
-    return text if len(text) <= limit else text[: limit - 1] + "…"
+    """Text for people to read, also in a terminal: what controls it or shows nothing is a space."""
+    plain = "".join(c if c.isprintable() else " " for c in text[:limit])
+    return plain if len(text) <= limit else plain[: limit - 1] + "…"
 
 
 def as_dict(analysis: Analysis) -> dict[str, Any]:
@@ -371,11 +390,17 @@ def as_dict(analysis: Analysis) -> dict[str, Any]:
 def events(trace: Trace) -> list[Event]:
     """The events of a finished trace, in order: what a live agent would have fed to a monitor."""
     found: list[Event] = []
-    turns: list[Turn] = sorted(trace.turns, key=lambda t: t.before)
+    turns = sorted(trace.turns, key=lambda t: t.before)
+    position = 0
+    waiting: list[Event] = []
     for number, step in enumerate(trace.steps):
-        while turns and turns[0].before <= number:
-            found.append(UserMessage(turns.pop(0).text))
+        if not step.parallel:
+            found += waiting
+            waiting = []
+        while position < len(turns) and turns[position].before <= number:
+            found.append(UserMessage(turns[position].text))
+            position += 1
         found.append(Call(replace(step, result=None)))
         if step.result is not None:
-            found.append(Result(step.result, step.error))
-    return found
+            waiting.append(Result(step.result, step.error, step=number))
+    return found + waiting

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from html import escape
 from importlib.resources import files
@@ -14,6 +15,8 @@ from icml26_plugin_causaltrace.trace import Step, Trace
 ROW, TOP, LEFT, BOX_WIDTH, BOX_HEIGHT, WIDTH = 64, 84, 150, 420, 46, 960
 #: More steps than this are not drawn one by one: those that no drawn edge touches are left out, and counted.
 MAX_DRAWN = 60
+# Marks that turn the direction of what follows, or show nothing: a reader must see them, not what they make of the text.
+_INVISIBLE = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff\U000e0000-\U000e007f]")
 COLOURS = {"data": "#2b6cb0", "trust": "#c53030", "state": "#718096"}
 CHAIN = "#c53030"
 
@@ -138,12 +141,10 @@ def _cut(text: str, limit: int) -> str:
 def draw_html(judged: Sequence[tuple[Analysis, Trace]]) -> str:
     """One page for several traces: choose one, click its steps. All text is shown as text, never as markup."""
     items = [_item(analysis, trace) for analysis, trace in judged]
-    data = (
-        json.dumps(items, ensure_ascii=False)
-        .replace("<", "\\u003c")
-        .replace("\u2028", "\\u2028")
-        .replace("\u2029", "\\u2029")
-    )
+    # Half of a surrogate pair, as JSON's \\ud800 gives it, has no place in a file: it is shown as a question mark.
+    text = json.dumps(items, ensure_ascii=False).encode("utf-8", "replace").decode("utf-8")
+    text = _INVISIBLE.sub(lambda m: f"⟨U+{ord(m.group()):04X}⟩", text)
+    data = text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
     page = files(__package__).joinpath("page.html").read_text(encoding="utf-8")
     return page.replace("__DATA__", data)
 

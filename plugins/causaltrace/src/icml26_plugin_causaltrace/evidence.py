@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from icml26_plugin_causaltrace.index import SegmentIndex, Value, verb_stems
 from icml26_plugin_causaltrace.policy import Affordance, Policy, affordance, fetches, is_url
@@ -16,6 +17,11 @@ WINDOWS = (1, 2, 4)
 #: Argument values looked at per call, and candidate windows kept per call.
 VALUES_CAP = 64
 CANDIDATES_CAP = 24
+#: Segments around which a call's windows are laid: those that hold most of its values. Earlier steps it may copy from.
+UNITS_CAP = 512
+LINKS_CAP = 256
+#: Segments that one segment is compared with to find where it was copied from.
+COPIES_CAP = 64
 #: Share of a text's content words that makes it a copy of another.
 COPY = 0.6
 MIN_COPY_STEMS = 4
@@ -132,8 +138,8 @@ class Evidence:
         me = self.index.units[unit]
         if len(me.stems) < MIN_COPY_STEMS:
             return
-        as_value = Value(me.text, tuple(sorted(me.stems)), False, True)
-        found, _ = self.written.candidates(as_value, COPY)
+        as_value = Value(me.text, me.stems, False, True)
+        found, _ = self.written.candidates(as_value, COPY, COPIES_CAP)
         best = max(found, key=lambda w: (_overlap(me.stems, self.written.units[w].stems), -w), default=None)
         if best is None or _overlap(me.stems, self.written.units[best].stems) < COPY:
             return
@@ -156,7 +162,8 @@ class Evidence:
         incomplete = len(raw) > VALUES_CAP
         in_task = [v.match(self._task, self._task_stems) for v in values]
         hits, cut = self._hits(values)
-        windows = self._windows(hits) if values else self._naming(aff)
+        windows, trimmed = self._windows(hits) if values else self._naming(aff)
+        incomplete |= trimmed
         best_seen = [max((score for score, _ in h.values()), default=0.0) for h in hits]
         weights = [1.0 if max(t, b) >= 0.3 else WEIGHT_UNEXPLAINED for t, b in zip(in_task, best_seen, strict=True)]
         acts = self.policy.acts(step, info)
@@ -176,20 +183,25 @@ class Evidence:
                 total += w * max(t, pointed)
             return aff_task * (total / sum(weights)) ** TASK_POWER
 
+        copies: dict[str, list[int]] = {}
+        for unit in {u for h in hits for u in h}:
+            copies.setdefault(self.index.units[unit].text, []).append(unit)
+        blocks = [self._block(aff, c.units, copies) for c in candidates]
         blocked: dict[int, float] = {}
-        for candidate in candidates:
-            for unit, left in self._block(aff, candidate.units).items():
+        for block in blocks:
+            for unit, left in block.items():
                 blocked[unit] = min(left, blocked.get(unit, 1.0))
-        without = tuple(p_task(self._block(aff, c.units)) for c in candidates)
+        without = tuple(p_task(block) for block in blocks)
+        links = self._links(values, hits)
         evidence = CallEvidence(
             sensitive=self._sensitive(step, info, raw, in_task, values),
             p_task=p_task(blocked),
             aff_task=aff_task,
             candidates=candidates,
             p_task_without=without,
-            links=self._links(values, hits),
+            links=links[:LINKS_CAP],
             unexplained=sum(w < 1 for w in weights) / max(1, len(weights)),
-            incomplete=incomplete or cut,
+            incomplete=incomplete or cut or len(links) > LINKS_CAP,
         )
         self.instructed[number] = {u: c.p for c in candidates for u in c.units if c.p > evidence.p_task}
         self.support[number] = evidence.p_task
@@ -212,29 +224,37 @@ class Evidence:
             found.append(scores)
         return found, cut_any
 
-    def _windows(self, hits: list[dict[int, tuple[float, int]]]) -> set[tuple[int, ...]]:
+    def _windows(self, hits: list[dict[int, tuple[float, int]]]) -> tuple[set[tuple[int, ...]], bool]:
         """Windows of one, two and four segments around every hit and around the instructions that led to one; none crosses
-        the end of a result."""
+        the end of a result. The flag says that there were too many hits, and those that hold least were left out."""
         windows: set[tuple[int, ...]] = set()
-        owners = {owner for h in hits for _, owner in h.values()}
-        for unit in {u for h in hits for u in h} | {u for o in owners for u in self.instructed.get(o, ())}:
+        held: dict[int, float] = {}
+        for scores in hits:
+            for unit, (score, owner) in scores.items():
+                held[unit] = held.get(unit, 0.0) + score
+                for instruction in self.instructed.get(owner, ()):
+                    held.setdefault(instruction, 0.0)
+        usable = [u for u in held if self.index.units[u].owner not in self.trusted and u not in self.own_words]
+        usable.sort(key=lambda u: (-held[u], u))
+        for unit in usable[:UNITS_CAP]:
             low, high = self.index.units[unit].span
-            if self.index.units[unit].owner in self.trusted or unit in self.own_words:
-                continue
             for size in WINDOWS:
                 for start in range(max(low, unit - size + 1), min(unit, high - size) + 1):
                     windows.add(tuple(range(start, start + size)))
-        return windows
+        return windows, len(usable) > UNITS_CAP
 
-    def _naming(self, aff: Affordance) -> set[tuple[int, ...]]:
-        """For a call without arguments: the segments that name what it works on."""
+    def _naming(self, aff: Affordance) -> tuple[set[tuple[int, ...]], bool]:
+        """For a call without arguments: the segments that name what it works on, and whether some were left out."""
         found: set[tuple[int, ...]] = set()
+        cut_any = False
         for noun in sorted(aff.nouns):
-            for unit in self.index.postings(noun)[0]:
+            units, cut = self.index.postings(noun)
+            cut_any |= cut
+            for unit in units:
                 entry = self.index.units[unit]
                 if entry.owner not in self.trusted and unit not in self.own_words and aff.nouns <= entry.stems:
                     found.add((unit,))
-        return found
+        return found, cut_any
 
     def _candidates(
         self,
@@ -320,14 +340,17 @@ class Evidence:
             return 1.0
         return self.support.get(owner, 0.0)
 
-    def _block(self, aff: Affordance, window: tuple[int, ...]) -> dict[int, float]:
-        """What do(window = blocked) leaves of each segment: nothing of those that bear the instruction, part of the others."""
+    def _block(self, aff: Affordance, window: tuple[int, ...], copies: Mapping[str, list[int]]) -> dict[int, float]:
+        """What do(window = blocked) leaves of each segment: nothing of those that bear the instruction, part of the others.
+
+        Equal texts are one variable: ``copies`` holds the segments that matter here by their text."""
         strength = {u: self._affordance(aff, (u,)) for u in window}
         strongest = max(strength.values())
         bearing = [u for u in window if strength[u] == strongest]
         block = dict.fromkeys(window, BYSTANDER)
         for unit in bearing:
-            block.update(dict.fromkeys(self.index.copies[self.index.units[unit].text], 0.0))
+            block[unit] = 0.0
+            block.update(dict.fromkeys(copies.get(self.index.units[unit].text, ()), 0.0))
         return block
 
     def _sensitive(
@@ -346,7 +369,7 @@ class Evidence:
             for score, owner in scores.values():
                 if score >= COPY and (owner not in best or best[owner].weight < score):
                     best[owner] = Link(owner, value.text[:80], score)
-        return tuple(best[o] for o in sorted(best))
+        return tuple(sorted(best.values(), key=lambda link: (-link.weight, link.step)))
 
     def _remember(self, number: int, raw: list[str]) -> None:
         """Keep prose arguments, with the segment they copy, so that trust is not reset by a rewrite."""
@@ -357,7 +380,7 @@ class Evidence:
             me = self.written.units[unit]
             if len(me.stems) < MIN_COPY_STEMS:
                 continue
-            found, _ = self.index.candidates(Value(me.text, tuple(sorted(me.stems)), False, True), COPY)
+            found, _ = self.index.candidates(Value(me.text, me.stems, False, True), COPY, COPIES_CAP)
             best = max(found, key=lambda u: (_overlap(me.stems, self.index.units[u].stems), -u), default=None)
             if best is not None and _overlap(me.stems, self.index.units[best].stems) >= COPY:
                 self.written_from[unit] = best
@@ -365,8 +388,13 @@ class Evidence:
 
 def _named(verbs: frozenset[str], found: frozenset[str]) -> bool:
     """Whether a noun made from a verb occurs: "reservation" for reserve, "deletion" for delete."""
-    roots = tuple(root for v in verbs if len(root := stem(v)) >= 5)
+    roots = _roots(verbs)
     return bool(roots) and any(word.startswith(roots) for word in found if len(word) > 6)
+
+
+@lru_cache(maxsize=4096)
+def _roots(verbs: frozenset[str]) -> tuple[str, ...]:
+    return tuple(root for v in verbs if len(root := stem(v)) >= 5)
 
 
 def _overlap(part: frozenset[str], whole: frozenset[str]) -> float:

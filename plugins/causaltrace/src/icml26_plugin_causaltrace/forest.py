@@ -56,13 +56,25 @@ class Forest:
         return {name: getattr(self, name) for name in _FIELDS}
 
     @classmethod
-    def from_arrays(cls, arrays: Any) -> Forest:
-        """Read arrays back; ValueError or KeyError when they do not make a forest."""
+    def from_arrays(cls, arrays: Any, n_features: int) -> Forest:
+        """Read arrays back; ValueError or KeyError when they do not make a forest over ``n_features`` columns."""
         forest = cls(**{name: np.asarray(arrays[name]) for name in _FIELDS})
         size = len(forest.feature)
         for name in _FIELDS[:-1]:
             if getattr(forest, name).shape != (size,):
                 raise ValueError(f"forest array {name} has shape {getattr(forest, name).shape}, expected ({size},)")
+        for name in ("feature", "left", "right", "roots"):
+            if not np.issubdtype(getattr(forest, name).dtype, np.integer):
+                raise ValueError(f"forest array {name} holds {getattr(forest, name).dtype}, expected whole numbers")
+        if not np.isfinite(forest.threshold).all() or not ((forest.value >= 0) & (forest.value <= 1)).all():
+            raise ValueError("forest thresholds must be finite, and its values shares in [0, 1]")
+        if (
+            forest.feature.max() >= n_features
+            or forest.roots.ndim != 1
+            or not len(forest.roots)
+            or forest.roots.min() < 0
+        ):
+            raise ValueError("forest names features or roots that do not exist")
         inner = forest.feature >= 0
         own = np.flatnonzero(inner)
         forward = (forest.left[inner] > own) & (forest.right[inner] > own)

@@ -17,6 +17,7 @@ from icml26_plugin_causaltrace.baselines import Reachability as ReachabilityDete
 from icml26_plugin_causaltrace.baselines import TfidfLogistic, edge_triples
 from icml26_plugin_causaltrace.baselines import Threshold as ThresholdDetector
 from icml26_plugin_causaltrace.detector import BETA_INJECTION, LEAK, Analysis, CausalTrace, as_dict, explain
+from icml26_plugin_causaltrace.ensemble import Ensemble
 from icml26_plugin_causaltrace.policy import Policy, policy_of, read_policy
 from icml26_plugin_causaltrace.supervised import SupervisedDetector, best_threshold
 from icml26_plugin_causaltrace.task import Inputs, Output, Truth, Verdict
@@ -61,6 +62,19 @@ class Supervised:
         analysis = self.model.detector.analyze(trace)
         score = self.model.predict(trace, analysis)
         return replace(verdict_of(analysis), score=score, is_attack=score >= self.model.tau_)
+
+
+@dataclass(frozen=True)
+class Voting:
+    """The weighted vote; where and how still come from the analysis."""
+
+    model: Ensemble
+
+    def judge(self, trace: Trace) -> Verdict:
+        """The verdict on one trace."""
+        analysis = self.model.detector.analyze(trace)
+        ballot = self.model.vote(trace, analysis)
+        return replace(verdict_of(analysis), score=ballot.score, is_attack=ballot.is_attack)
 
 
 class DetectorConfig(MethodConfig):
@@ -170,6 +184,25 @@ class SupervisedMethod(CausalMethod):
         return Output(Supervised(model), {"tau": model.tau_, "tau_from": "train folds"})
 
 
+class EnsembleMethod(Method[Inputs, Output]):
+    """The vote; the forest takes part when there are labelled traces of both classes to learn from."""
+
+    class Config(DetectorConfig):
+        """The forest's size."""
+
+        n_estimators: int = Field(100, ge=1, le=10_000, description="Trees of the forest.")
+
+    def run(self, inputs: Inputs, ctx: RunContext) -> Output:
+        detector = self.config.detector()
+        labels = [y.attack for y in inputs.labels]
+        forest = None
+        if any(labels) and not all(labels):
+            seed = int(ctx.rng.integers(2**31))
+            forest = SupervisedDetector(detector, n_estimators=self.config.n_estimators, random_state=seed)
+            forest.fit(inputs.traces, labels, [y.group for y in inputs.labels])
+        return Output(Voting(Ensemble(detector, forest)), {"forest": forest is not None})
+
+
 class KeywordMethod(Method[Inputs, Output]):
     """Phrases."""
 
@@ -228,12 +261,13 @@ def write_report(output: Output, native: CausalTrace, truth: Truth, ctx: RunCont
     with ctx.artifact("verdicts.jsonl").open("w", encoding="utf-8") as file:
         for analysis, trace in judged:
             entry: dict[str, Any] = {"trace": trace.id, **as_dict(analysis), "explanation": explain(analysis, trace)}
-            file.write(json.dumps(entry, ensure_ascii=False) + "\n")
+            file.write(json.dumps(entry, ensure_ascii=False).encode("utf-8", "replace").decode("utf-8") + "\n")
     if judged:
         ctx.artifact("attack-chain.svg").write_text(draw_svg(*judged[0]), encoding="utf-8")
         ctx.artifact("attack-chains.html").write_text(draw_html(judged), encoding="utf-8")
 
 
 def _cell(text: str) -> str:
-    """A cell that no spreadsheet takes for a formula."""
-    return "'" + text if text[:1] in ("=", "+", "-", "@") else text
+    """A cell that no spreadsheet takes for a formula, and any file can hold."""
+    plain = text.encode("utf-8", "replace").decode("utf-8")
+    return "'" + plain if plain[:1] in ("=", "+", "-", "@", "\t", "\r", "\n") else plain

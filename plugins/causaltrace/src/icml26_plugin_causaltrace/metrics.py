@@ -113,13 +113,22 @@ def chain_recall(output: Output, truth: Truth) -> dict[str, float]:
 
 
 def edge_recovery(output: Output, truth: Truth) -> dict[str, float]:
-    """Recall of the known trust edges as trust edges, of all known edges by type and without, over labelled attacks."""
+    """Recall of the known trust edges as trust edges, of all known edges by type and without, over labelled attacks.
+
+    Precision and F1 beside them count every found edge that is not known as wrong; where the known edges are not all that
+    there are, both are lower bounds.
+    """
     found = {"trust": [0, 0], "data": [0, 0], "any": [0, 0]}
+    drawn = {"trust": 0, "data": 0, "any": 0}
     for verdict, label in _judged(output, truth):
         if verdict.edges is None or not label.attack:
             continue
         typed = set(verdict.edges)
         pairs = {(i, j) for i, j, _ in typed}
+        drawn["any"] += len(pairs)
+        for _, _, kind in typed:
+            if kind in ("trust", "data"):
+                drawn[kind] += 1
         for i, j, kind in label.edges:
             if kind in ("trust", "data"):
                 found[kind][0] += (i, j, kind) in typed
@@ -127,7 +136,15 @@ def edge_recovery(output: Output, truth: Truth) -> dict[str, float]:
             found["any"][0] += (i, j) in pairs
             found["any"][1] += 1
     names = {"trust": "", "data": "data-recall", "any": "untyped-recall"}
-    return {names[kind]: _share(*counts) for kind, counts in found.items() if counts[1] or kind == "trust"}
+    scores = {}
+    for kind, (hits, known) in found.items():
+        if not known and kind != "trust":
+            continue
+        prefix = names[kind].removesuffix("recall") or "trust-"
+        recall, precision = _share(hits, known), _share(hits, drawn[kind])
+        scores[names[kind]] = recall
+        scores[f"{prefix}precision"], scores[f"{prefix}f1"] = precision, _harmonic(precision, recall)
+    return scores
 
 
 def llm_calls(output: Output, truth: Truth) -> float:

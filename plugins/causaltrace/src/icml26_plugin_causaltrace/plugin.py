@@ -78,6 +78,16 @@ def icml26_methods() -> list[MethodSpec]:
             **explains,
         ),
         _method(
+            "causaltrace-ensemble",
+            "EnsembleMethod",
+            "The authors' weighted vote: counterfactual, mechanism, probabilistic, and the forest when there is training.",
+            role="paper",
+            paper=PAPER,
+            reference="keyword",
+            smoke={"n_estimators": 20},
+            **explains,
+        ),
+        _method(
             "keyword", "KeywordMethod", "Phrases that injections are known for, in tool results.", role="reference"
         ),
         _method(
@@ -118,6 +128,14 @@ def icml26_datasets() -> list[DatasetSpec]:
             summary="Made-up office agents: six kinds of traces, eleven attack templates, memory and hand-over chains.",
             provides=("labels", "training", "chains"),
             smoke={"n_tasks": 16},
+        ),
+        DatasetSpec(
+            name="causaltrace-mini",
+            task=TASK,
+            target=f"{PACKAGE}.datasets:Mini",
+            summary="Thirty hand-written sessions: OpenAI and Anthropic messages, OpenTelemetry spans, our lines; no training.",
+            provides=("labels", "chains"),
+            seeded=False,
         ),
         DatasetSpec(
             name="agentdojo-replay",
@@ -206,8 +224,9 @@ def icml26_metrics() -> list[MetricSpec]:
             Value("", share, "higher"),
             Value("data-recall", share, "higher"),
             Value("untyped-recall", share, "higher"),
+            *(Value(f"{k}-{s}", share, "higher") for k in ("trust", "data", "untyped") for s in ("precision", "f1")),
             requires=("chains", "edges"),
-            summary="Recall of known trust edges, data edges, edges of any type.",
+            summary="Recall of known trust edges, data edges, edges of any type; precision and F1 against the known ones.",
         ),
         _metric(
             "llm-calls", "llm_calls", Value("", "calls/trace", "lower"), summary="Calls to a language model per trace."

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ VERB_GROUPS: tuple[frozenset[str], ...] = tuple(
         "reserve book order buy purchase rent",
         "get visit open browse read see check go fetch view access click navigate look retrieve",
         "invite add include",
-        "execute run launch call start invoke",
+        "execute run launch call start invoke exec eval bash shell terminal powershell python repl cmd command",
         "share give grant send",
         "append add write",
         "delegate ask hand tell instruct assign",
@@ -42,7 +43,9 @@ ACTING = word_set(
     "buy execute run "
     "update change modify edit set reset append write cancel reschedule upload submit forward reply move rename revoke "
     "grant register deploy install approve type click drop insert merge push commit delegate save store put kick ban "
-    "purchase donate withdraw deposit email mail message notify remember"
+    "purchase donate withdraw deposit email mail message notify remember "
+    "exec eval bash sh shell terminal powershell python repl cmd command kill reboot shutdown trade sell swap accept approve "
+    "confirm checkout subscribe unsubscribe vote"
 )
 FETCHING = word_set("get visit open browse fetch navigate read web request download load")
 READING = word_set("get read list search find view check fetch lookup query show retrieve count recall load")
@@ -78,7 +81,8 @@ class Policy:
             return True
         pieces = name_pieces(step.tool)
         if pieces and pieces[0] in READING:
-            return False
+            # "get_or_create", "read_and_delete": what comes after does more than read.
+            return any(a in ("and", "or", "then") and b in ACTING for a, b in pairwise(pieces))
         return any(piece in ACTING for piece in pieces)
 
     def trusts(self, step: Step) -> bool:
@@ -102,15 +106,18 @@ def name_pieces(tool: str) -> tuple[str, ...]:
     return tuple(piece.lower() for piece in _PIECES.findall(tool))
 
 
-@lru_cache(maxsize=4096)
 def affordance(tool: str, description: str = "") -> Affordance:
-    """What a text must say to ask for this tool."""
+    """What a text must say to ask for this tool. Only the description's first word counts."""
+    first = re.match(r"\W{0,40}([A-Za-z]{1,40})", description)
+    return _affordance(tool, first.group(1).lower() if first else "")
+
+
+@lru_cache(maxsize=4096)
+def _affordance(tool: str, lead: str) -> Affordance:
     pieces = name_pieces(tool)
     known = {verb for group in VERB_GROUPS for verb in group} | ACTING
     own = {p for p in pieces if p in known}
-    first = re.match(r"\W*([A-Za-z]+)", description)
-    if first:
-        lead = first.group(1).lower()
+    if lead:
         own |= {form for form in (lead, lead[:-1], lead[:-2]) if form in known}
     verbs = set(own)
     for group in VERB_GROUPS:
@@ -124,7 +131,7 @@ def read_policy(path: Path) -> Policy:
     """A policy from JSON: ``{"sensitive": {"tool": true}, "trusted_tools": [...], "trusted_domains": [...]}``."""
     try:
         body = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"policy {path} cannot be read: {error}") from None
     return policy_of(body, str(path))
 

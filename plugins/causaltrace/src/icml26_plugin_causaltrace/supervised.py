@@ -18,6 +18,8 @@ from icml26_plugin_causaltrace.features import CAUSAL_FEATURES, GRAPH_FEATURES, 
 from icml26_plugin_causaltrace.forest import Forest
 from icml26_plugin_causaltrace.trace import Trace
 
+#: A saved forest beyond this is refused before it is unpacked.
+MAX_FOREST = 1024**3
 SCHEMA = "icml26.causaltrace-forest/1"
 _FOREST = ("n_estimators", "max_depth", "random_state")
 
@@ -119,6 +121,8 @@ class SupervisedDetector:
         """Write ``forest.npz`` and ``detector.json``; no pickle."""
         if self.forest_ is None:
             raise InputError("this detector is not fitted: there is nothing to save")
+        if not Path(folder).is_dir():
+            raise InputError(f"{folder} is no folder: make it first")
         with (Path(folder) / "forest.npz").open("wb") as file:
             np.savez_compressed(file, **self.forest_.arrays())  # type: ignore[arg-type]
         names = (*GRAPH_FEATURES, *CAUSAL_FEATURES) if self.causal else GRAPH_FEATURES
@@ -158,9 +162,24 @@ class SupervisedDetector:
                 raise ValueError("it was made with other features: fit it again")
             options = dict(body["detector"])
             detector = CausalTrace(**{**options, "policy": policy_of(options["policy"], str(folder))})
+            with zipfile.ZipFile(folder / "forest.npz") as archive:
+                if sum(entry.file_size for entry in archive.infolist()) > MAX_FOREST:
+                    raise ValueError(f"forest.npz unpacks to more than {MAX_FOREST} bytes")
             with np.load(folder / "forest.npz", allow_pickle=False) as arrays:
-                forest = Forest.from_arrays(arrays)
+                forest = Forest.from_arrays(arrays, len(names))
+            tau = float(body["tau"])
+            if not 0.0 <= tau <= 1.0:
+                raise ValueError(f"its threshold {tau} is not in [0, 1]")
             options = {name: int(body["forest"][name]) for name in _FOREST}
-        except (OSError, EOFError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
+        except (
+            OSError,
+            EOFError,
+            ValueError,
+            KeyError,
+            TypeError,
+            AttributeError,
+            RecursionError,
+            zipfile.BadZipFile,
+        ) as error:
             raise InputError(f"{folder} holds no fitted detector: {error}") from None
-        return cls(detector, causal=bool(body["causal"]), forest_=forest, tau_=float(body["tau"]), **options)
+        return cls(detector, causal=bool(body["causal"]), forest_=forest, tau_=tau, **options)

@@ -13,10 +13,12 @@ from urllib.parse import unquote
 
 #: Longest piece that is treated as one segment; longer lines are cut, so that cost stays linear in the text.
 MAX_SEGMENT = 4096
-MIN_ENCODED = 24
+#: Longer runs of letters are no words: they are not stemmed, and not kept in the cache of stems.
+MAX_WORD = 64
 
 _SPACE = re.compile(r"\s+")
-_DECIMAL = re.compile(r"(?<![\w.])(\d+)\.(\d*?)0+(?![\w]|\.\d)")
+# No lazy group before the zeros: that would be quadratic in their number.
+_DECIMAL = re.compile(r"(?<![\w.])(\d+)\.(\d+)(?![\w]|\.\d)")
 _GROUPED_NUMBER = re.compile(r"(?<![\w,.])\d{1,3}(?:,\d{3})+(?![\w,])")
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _MONTH = (
@@ -32,6 +34,13 @@ _ESCAPED_BREAK = re.compile(r"\\[nrt]")
 _YAML_CONTINUED = re.compile(r"\\?\n[ \t]+(?![-*•][ \t]|[\w ]{1,40}:(?:\s|$))\\?")
 _SENTENCE = re.compile(r"(?<=[.!?])[\"')\]>]*\s+(?=[^\s])|\n+|(?<=[>}\]])\s*(?=[<{\[])|\",\s*\"|;\s+")
 _BASE64 = re.compile(r"(?<![A-Za-z0-9+/=])[A-Za-z0-9+/]{24,}={0,2}(?![A-Za-z0-9+/=])")
+_BASE64_URL = re.compile(r"(?<![\w+/=-])(?=[A-Za-z0-9]*[_-])[A-Za-z0-9_-]{24,}={0,2}(?![\w+/=-])")
+_BREAKS = re.compile(r"[\r\n\t]")
+_URL_SAFE = str.maketrans("-_", "+/")
+# Unicode's stream-safe limit: longer runs of marks occur in no language, and normalising them takes quadratic time.
+MAX_MARKS = 30
+# Python's int() refuses more digits than this, and no character has as many.
+_LONG_REFERENCE = re.compile(r"&#[xX]?[0-9a-fA-F]{9,};?")
 _PERCENT = re.compile(r"(?:%[0-9A-Fa-f]{2}){3,}|%20")
 
 
@@ -51,15 +60,27 @@ def visible(text: str) -> str:
     """The text with compatibility forms folded and invisible characters removed; line breaks stay."""
     if text.isascii():
         return text
-    folded = unicodedata.normalize("NFKC", text)
+    folded = unicodedata.normalize("NFKC", _stream_safe(text))
     return "".join(c for c in folded if c in "\n\t" or unicodedata.category(c) not in _FORMAT)
+
+
+def _stream_safe(text: str) -> str:
+    """The text with at most ``MAX_MARKS`` combining marks in a row."""
+    if not any(map(unicodedata.combining, text)):
+        return text
+    kept, run = [], 0
+    for c in text:
+        run = run + 1 if unicodedata.combining(c) else 0
+        if run <= MAX_MARKS:
+            kept.append(c)
+    return "".join(kept)
 
 
 def normalise(text: str) -> str:
     """Lower case, single spaces, nothing hidden, ``9.50`` as ``9.5``, ``May 1st, 2024`` as ``2024-05-01``."""
     folded = _SPACE.sub(" ", visible(text).lower()).strip()
     folded = _GROUPED_NUMBER.sub(lambda m: m.group().replace(",", ""), folded)
-    folded = _DECIMAL.sub(lambda m: f"{m.group(1)}.{m.group(2)}" if m.group(2) else m.group(1), folded)
+    folded = _DECIMAL.sub(lambda m: f"{m.group(1)}.{m.group(2).rstrip('0')}".rstrip("."), folded)
     folded = _MONTH_FIRST.sub(lambda m: _iso(m.group(3), m.group(1), m.group(2)), folded)
     return _DAY_FIRST.sub(lambda m: _iso(m.group(3), m.group(2), m.group(1)), folded)
 
@@ -90,20 +111,20 @@ def words(normalised: str) -> list[str]:
 
 def stems(normalised: str) -> frozenset[str]:
     """Stems of the content words."""
-    return frozenset(stem(w) for w in _WORD.findall(normalised) if w not in STOP_WORDS)
+    return frozenset([stem(w) if len(w) <= MAX_WORD else w for w in _WORD.findall(normalised) if w not in STOP_WORDS])
 
 
 def decoded(text: str) -> Iterator[str]:
     """Readable text hidden in ``text`` as base64, HTML entities or percent escapes."""
-    for match in _BASE64.finditer(text):
-        piece = match.group()
+    for piece in (*_BASE64.findall(text), *_BASE64_URL.findall(text)):
         try:
-            plain = base64.b64decode(piece + "=" * (-len(piece) % 4), validate=True).decode("utf-8")
+            padded = piece.translate(_URL_SAFE) + "=" * (-len(piece) % 4)
+            plain = base64.b64decode(padded, validate=True).decode("utf-8")
         except (binascii.Error, UnicodeDecodeError):
             continue
-        if plain.isprintable() and " " in plain:
+        if " " in plain and _BREAKS.sub("", plain).isprintable():
             yield plain
-    if "&" in text and (plain := html.unescape(text)) != text:
+    if "&" in text and (plain := html.unescape(_LONG_REFERENCE.sub("", text))) != text:
         yield plain
     if _PERCENT.search(text) and (plain := unquote(text)) != text:
         yield plain

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
-import math
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 from icml26.errors import InputError
 
 StepKind: TypeAlias = Literal["tool", "delegation", "message"]
+KINDS: tuple[str, ...] = get_args(StepKind)
 
 #: A trace beyond these is refused before any work: its cost would not be bounded otherwise.
 MAX_STEPS = 200_000
 MAX_TEXT = 20_000_000
 MAX_NESTING = 64
+MAX_TIME = 1e15
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +36,8 @@ class Step:
 
     ``kind``: ``tool`` (a tool call), ``delegation`` (a task handed to another agent: its arguments are what that agent
     reads), ``message`` (text from another agent or a person who is not the user). ``result`` is None while it is pending.
-    ``error`` marks a failed call; ``trusted`` a result from a source that nobody else can write to.
+    ``error`` marks a failed call; ``trusted`` a result from a source that nobody else can write to; ``parallel`` a call
+    made in one breath with the step before, whose result the agent had not seen.
     """
 
     tool: str
@@ -46,6 +50,7 @@ class Step:
     domain: str | None = None
     timestamp: float | None = None
     call_id: str | None = None
+    parallel: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,27 +92,66 @@ class Label:
     edges: tuple[tuple[int, int, str], ...] = ()
 
 
+def check_step(step: Step, where: str) -> int:
+    """How many characters a step holds; InputError when a field has another type than it says, or a time is no number."""
+    if not isinstance(step, Step):
+        raise InputError(f"{where}: is {type(step).__name__}, expected a Step")
+    for name in ("tool", "result", "agent", "domain", "call_id"):
+        value = getattr(step, name)
+        if not isinstance(value, str) and (value is not None or name == "tool"):
+            raise InputError(f"{where}: {name} is {type(value).__name__}, expected text")
+    if not step.tool:
+        raise InputError(f"{where}: the tool has no name")
+    if not isinstance(step.arguments, Mapping):
+        raise InputError(
+            f"{where}: arguments are {type(step.arguments).__name__}, expected a mapping of names to values"
+        )
+    for name in ("error", "trusted", "parallel"):
+        if not isinstance(getattr(step, name), bool):
+            raise InputError(f"{where}: {name} is {getattr(step, name)!r}, expected true or false")
+    if step.kind not in KINDS:
+        raise InputError(f"{where}: kind {step.kind!r} is unknown; known are {', '.join(KINDS)}")
+    time = step.timestamp
+    if time is not None and (isinstance(time, bool) or not isinstance(time, int | float) or not abs(time) < MAX_TIME):
+        shown = str(time) if isinstance(time, float | str) else type(time).__name__
+        raise InputError(f"{where}: timestamp {shown} is not a number of seconds; use null when unknown")
+    return len(step.result or "") + sum(map(len, flatten(step.arguments)))
+
+
+def check_turn(turn: Turn, where: str) -> int:
+    """How many characters a turn holds; InputError for another type."""
+    if not isinstance(turn, Turn) or not isinstance(turn.text, str):
+        raise InputError(f"{where}: the user's turns must be Turn(text), got {type(turn).__name__}")
+    if isinstance(turn.before, bool) or not isinstance(turn.before, int):
+        raise InputError(f"{where}: a turn's 'before' is {turn.before!r}, expected the number of a step")
+    return len(turn.text)
+
+
+def check_size(size: int, where: str) -> None:
+    """InputError beyond what is judged as one trace."""
+    if size > MAX_TEXT:
+        raise InputError(f"{where}: the texts up to here hold more than {MAX_TEXT} characters; shorten the results")
+
+
 def check_trace(trace: Trace) -> Trace:
     """The trace itself; InputError when it cannot be judged: no steps, duplicate call ids, NaN times, nothing bounded."""
     where = f"trace {trace.id!r}"
+    if isinstance(trace.turns, str):
+        raise InputError(f"{where}: turns are text, expected a tuple: (Turn(...),)")
     if not trace.steps:
         raise InputError(f"{where} has no steps: there is nothing to judge")
     if len(trace.steps) > MAX_STEPS:
         raise InputError(f"{where} has {len(trace.steps)} steps, more than {MAX_STEPS}; split it into sessions")
     seen: set[str] = set()
-    size = 0
+    size = sum(check_turn(turn, where) for turn in trace.turns)
+    check_size(size, where)
     for number, step in enumerate(trace.steps):
-        if step.timestamp is not None and not math.isfinite(step.timestamp):
-            raise InputError(
-                f"{where}, step {number}: timestamp {step.timestamp} is not a number; use null when unknown"
-            )
+        size += check_step(step, f"{where}, step {number}")
+        check_size(size, f"{where}, step {number}")
         if step.call_id is not None:
             if step.call_id in seen:
                 raise InputError(f"{where}, step {number}: call id {step.call_id!r} occurs twice")
             seen.add(step.call_id)
-        size += len(step.result or "")
-        if size > MAX_TEXT:
-            raise InputError(f"{where}: results hold more than {MAX_TEXT} characters up to step {number}; shorten them")
     return trace
 
 
@@ -124,7 +168,10 @@ def flatten(value: Any, depth: int = 0) -> Iterable[str]:
         for item in value:
             yield from flatten(item, depth + 1)
     else:
-        yield str(value)
+        try:
+            yield str(value)
+        except ValueError:  # Python's limit on the digits of an int
+            raise InputError("arguments hold a whole number of thousands of digits; pass it as text") from None
 
 
 def trace_to_json(trace: Trace, label: Label | None = None) -> dict[str, Any]:
@@ -132,7 +179,7 @@ def trace_to_json(trace: Trace, label: Label | None = None) -> dict[str, Any]:
     steps = []
     for step in trace.steps:
         entry: dict[str, Any] = {"tool": step.tool, "arguments": dict(step.arguments), "result": step.result}
-        for name, default in (("error", False), ("kind", "tool"), ("trusted", False)):
+        for name, default in (("error", False), ("kind", "tool"), ("trusted", False), ("parallel", False)):
             if getattr(step, name) != default:
                 entry[name] = getattr(step, name)
         for name in ("agent", "domain", "timestamp", "call_id"):
@@ -169,5 +216,6 @@ def trace_to_json(trace: Trace, label: Label | None = None) -> dict[str, Any]:
 
 
 def dumps(trace: Trace, label: Label | None = None) -> str:
-    """One JSONL line."""
-    return json.dumps(trace_to_json(trace, label), ensure_ascii=False, sort_keys=True)
+    """One JSONL line. Half of a surrogate pair stays what it is, as an escape."""
+    text = json.dumps(trace_to_json(trace, label), ensure_ascii=False, sort_keys=True)
+    return _SURROGATE.sub(lambda m: f"\\u{ord(m.group()):04x}", text)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from icml26.errors import InputError
@@ -39,7 +39,7 @@ class TraceBuilder:
         self,
         tool: Any,
         arguments: Any,
-        call_id: str | None = None,
+        call_id: Any = None,
         *,
         agent: str | None = None,
         timestamp: float | None = None,
@@ -49,6 +49,7 @@ class TraceBuilder:
         if not isinstance(tool, str) or not tool:
             raise InputError(f"{self.where}: tool call {len(self.steps)} has no name (found {tool!r})")
         number = len(self.steps)
+        call_id = self._key(call_id)
         if call_id is not None:
             if call_id in self._open:
                 raise InputError(f"{self.where}: call id {call_id!r} occurs twice (tool call {number}, {tool})")
@@ -63,8 +64,22 @@ class TraceBuilder:
                 "agent": agent,
                 "timestamp": timestamp,
                 "kind": kind,
+                "parallel": self._waits(number),
             }
         )
+
+    def _waits(self, number: int) -> bool:
+        """Whether the step before has no result yet, and nobody spoke in between: both calls were made in one breath."""
+        spoken = bool(self.turns) and self.turns[-1].before == number
+        return number > 0 and not spoken and "result" not in self.steps[-1]
+
+    def _key(self, call_id: Any) -> str | None:
+        """An id as text; some producers write an empty one where there is none, or a number."""
+        if call_id is None or call_id == "":
+            return None
+        if isinstance(call_id, bool) or not isinstance(call_id, str | int):
+            raise InputError(f"{self.where}: a call id is {type(call_id).__name__}, expected text")
+        return str(call_id)
 
     def arguments(self, raw: Any, tool: str) -> dict[str, Any]:
         """Arguments as a mapping; text that is no JSON object is kept whole, with a warning."""
@@ -81,11 +96,12 @@ class TraceBuilder:
             return value if isinstance(value, dict) else {"value": value}
         raise InputError(f"{self.where}: arguments of {tool} are {type(raw).__name__}, expected an object or JSON text")
 
-    def result(self, text: str, call_id: str | None = None, *, error: bool = False) -> None:
-        """The text that a call brought; without an id that of the oldest call that waits."""
+    def result(self, text: str, call_id: Any = None, *, error: bool = False) -> None:
+        """The text that a call brought; without an id that of the oldest call without one that waits."""
+        call_id = self._key(call_id)
         if call_id is not None and call_id in self._open:
             number = self._open[call_id]
-        elif self._unnamed:
+        elif call_id is None and self._unnamed:
             number = self._unnamed.pop(0)
         else:
             raise InputError(f"{self.where}: a tool result (call id {call_id!r}) has no call before it")
@@ -111,10 +127,29 @@ def text_of(content: Any, where: str, depth: int = 0) -> str:
         return "\n".join(part for item in content if (part := text_of(item, where, depth + 1)))
     if isinstance(content, Mapping):
         for key in ("text", "content"):
-            if key in content:
+            if content.get(key) is not None:
                 return text_of(content[key], where, depth + 1)
         return "" if content.get("type") in ("tool_use", "image", "image_url", "reasoning") else json.dumps(content)
     return json.dumps(content)
+
+
+def optional_bool(value: Any, where: str) -> bool | None:
+    """True, false or None; InputError for the text "false" and the like, which would count as true."""
+    if value is not None and not isinstance(value, bool):
+        raise InputError(f"{where}: is {value!r}, expected true, false or null")
+    return value
+
+
+def forward_edges(edges: Iterable[tuple[int, int, str]], size: int, where: str) -> tuple[tuple[int, int, str], ...]:
+    """Known edges between steps; InputError when one does not go forward in time among ``size`` steps (a cycle)."""
+    known = tuple(edges)
+    for source, target, _ in known:
+        if not 0 <= source < target < size:
+            raise InputError(
+                f"{where}: edge {source} -> {target} does not go forward among the {size} steps (a cycle?); "
+                "a cause stands before its effect"
+            )
+    return known
 
 
 def member(body: Mapping[str, Any], key: str, kind: type | tuple[type, ...], where: str) -> Any:

@@ -7,8 +7,11 @@ from typing import Any
 
 from icml26.errors import InputError
 
-from icml26_plugin_causaltrace.readers.build import TraceBuilder, member, text_of
+from icml26_plugin_causaltrace.readers.build import TraceBuilder, member, optional_bool, text_of
 from icml26_plugin_causaltrace.trace import Label, ToolInfo, Trace
+
+#: Types of a user's content block that hold his own words.
+_WORDS = ("text", "input_text")
 
 
 def add_messages(builder: TraceBuilder, messages: Any) -> None:
@@ -35,10 +38,13 @@ def add_messages(builder: TraceBuilder, messages: Any) -> None:
 
 def _user(builder: TraceBuilder, content: Any, where: str) -> None:
     """A user's words; Anthropic also puts tool results under this role, and those are not the user's."""
+    if isinstance(content, Mapping):
+        content = [content]
     if not isinstance(content, list):
         builder.user(text_of(content, where))
         return
     words = []
+    attached = []
     for block in content:
         if isinstance(block, Mapping) and block.get("type") == "tool_result":
             builder.result(
@@ -46,9 +52,24 @@ def _user(builder: TraceBuilder, content: Any, where: str) -> None:
                 member(block, "tool_use_id", str, where),
                 error=bool(block.get("is_error")),
             )
+        elif isinstance(block, Mapping) and block.get("type", "text") not in _WORDS:
+            attached.append(block)
         else:
             words.append(text_of(block, where))
     builder.user("\n".join(w for w in words if w))
+    for block in attached:
+        _attachment(builder, block, where)
+
+
+def _attachment(builder: TraceBuilder, block: Mapping[str, Any], where: str) -> None:
+    """What a user hands over was written by others: an untrusted message, not his words. Pictures hold no text."""
+    source = block.get("source")
+    inner = source.get("data") if isinstance(source, Mapping) and source.get("type") == "text" else None
+    text = inner if isinstance(inner, str) else text_of(block, where)
+    if text and not str(block.get("type")).startswith(("image", "input_image", "audio", "input_audio")):
+        call_id = f"attachment {len(builder.steps)}"
+        builder.call("attachment", {}, call_id, kind="message")
+        builder.result(text, call_id)
 
 
 def _assistant(builder: TraceBuilder, message: Mapping[str, Any], where: str) -> None:
@@ -92,9 +113,16 @@ def read_chat(body: Any, where: str) -> Iterator[tuple[Trace, Label | None]]:
         described = tool.get("function", tool) if isinstance(tool, Mapping) else None
         if isinstance(described, Mapping) and isinstance(described.get("name"), str):
             hints = described.get("annotations") or tool.get("annotations") or {}
-            builder.tools[described["name"]] = ToolInfo(
-                str(described.get("description") or ""), hints.get("readOnlyHint"), hints.get("destructiveHint")
+            name = described["name"]
+            if not isinstance(hints, Mapping):
+                raise InputError(
+                    f"{where}: annotations of tool {name!r} are {type(hints).__name__}, expected an object"
+                )
+            read_only, destructive = (
+                optional_bool(hints.get(hint), f"{where}: {hint} of tool {name!r}")
+                for hint in ("readOnlyHint", "destructiveHint")
             )
+            builder.tools[name] = ToolInfo(str(described.get("description") or ""), read_only, destructive)
     add_messages(builder, member(record, "messages", list, where))
     yield builder.trace(), None
 

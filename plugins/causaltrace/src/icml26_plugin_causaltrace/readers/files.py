@@ -26,6 +26,8 @@ FORMATS: dict[str, Reader] = {
 }
 #: A file beyond this is refused; JSON lines are read line by line, so that only a single record counts.
 MAX_BYTES = 512 * 1024 * 1024
+#: A byte order mark, as editors on Windows write it, is no part of the text.
+ENCODING = "utf-8-sig"
 SUFFIXES = (".json", ".jsonl", ".eval")
 
 
@@ -65,13 +67,22 @@ def iter_traces(path: str | Path, format: str | None = None) -> Iterator[Record]
     if format is not None and format not in FORMATS:
         raise InputError(f"format {format!r} is unknown; known are {', '.join(FORMATS)}")
     given = Path(path)
-    if not given.exists():
+    try:
+        missing = not given.exists()
+    except (OSError, ValueError) as error:
+        raise InputError(f"{str(path)[:200]!r} cannot be the path of a file: {error}") from None
+    if missing:
         raise InputError(f"{given} does not exist")
+    if not given.is_dir() and not given.is_file():
+        raise InputError(f"{given} is a pipe, socket or device; write what it gives to a file first")
     files = sorted(p for p in given.rglob("*") if p.suffix in SUFFIXES and p.is_file()) if given.is_dir() else [given]
     if not files:
         raise InputError(f"{given} holds no {', '.join(SUFFIXES)} files")
     for file in files:
-        yield from _file(file, format)
+        try:
+            yield from _file(file, format)
+        except OSError as error:
+            raise InputError(f"{file} cannot be read: {error.strerror or error}") from None
 
 
 def read_traces(path: str | Path, format: str | None = None) -> list[Record]:
@@ -102,16 +113,22 @@ def _lines(path: Path, format: str | None) -> Iterator[Record]:
     """One record a line; lines that are spans or messages belong together."""
     together: list[Any] = []
     kind = format
+    size = 0
     try:
-        with path.open(encoding="utf-8") as file:
-            for number, line in enumerate(file, start=1):
+        with path.open(encoding=ENCODING) as file:
+            for number, line in enumerate(iter(lambda: file.readline(MAX_BYTES + 1), ""), start=1):
+                where = f"{path}, line {number}"
+                if len(line) > MAX_BYTES:
+                    raise InputError(f"{where}: is longer than {MAX_BYTES} characters; split it")
                 if not line.strip():
                     continue
-                where = f"{path}, line {number}"
                 body = _parse(line, where)
                 kind = kind or detect_format(body, where)
                 if kind == "otel" or (kind == "openai" and isinstance(body, Mapping) and "role" in body):
                     together.append(body)
+                    size += len(line)
+                    if size > MAX_BYTES:
+                        raise InputError(f"{where}: one session holds more than {MAX_BYTES} characters; split the file")
                 else:
                     yield from _read(body, where, kind, path)
     except UnicodeDecodeError as error:
@@ -122,7 +139,7 @@ def _lines(path: Path, format: str | None) -> Iterator[Record]:
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding=ENCODING)
     except UnicodeDecodeError as error:
         raise InputError(f"{path} is not UTF-8: {error}") from None
 
@@ -137,9 +154,26 @@ def _parse(text: str, where: str) -> Any:
 
 
 def _read(body: Any, where: str, format: str | None, path: Path) -> Iterator[Record]:
-    reader = FORMATS[format or detect_format(body, where)]
+    kind = format or detect_format(body, where)
+    reader = FORMATS[kind]
     try:
-        for trace, label in reader(body, where):
-            yield Record(trace, label, path)
-    except (KeyError, TypeError, AttributeError) as error:
+        for place, item in _items(body, kind, where):
+            for trace, label in reader(item, place):
+                yield Record(trace, label, path)
+    except RecursionError:
+        raise InputError(f"{where}: is nested too deeply") from None
+    except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
         raise InputError(f"{where}: a field has another shape than the format says: {error!r}") from error
+
+
+def _items(body: Any, kind: str, where: str) -> Iterator[tuple[str, Any]]:
+    """The records of an array of records; the formats whose record is itself an array stay whole."""
+    several = isinstance(body, list) and (
+        kind in ("icml26", "agentdojo", "inspect")
+        or (kind == "openai" and bool(body) and isinstance(body[0], Mapping) and "messages" in body[0])
+    )
+    if not several:
+        yield where, body
+        return
+    for number, item in enumerate(body):
+        yield f"{where}, record {number}", item

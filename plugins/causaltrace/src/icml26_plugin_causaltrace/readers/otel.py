@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
-import math
+import warnings
+from collections import Counter
 from collections.abc import Iterator, Mapping
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from icml26.errors import InputError
 
 from icml26_plugin_causaltrace.readers.build import TraceBuilder, text_of
-from icml26_plugin_causaltrace.trace import Label, Trace
+from icml26_plugin_causaltrace.trace import MAX_NESTING, Label, Trace
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SCALARS = ("stringValue", "boolValue", "intValue", "doubleValue", "bytesValue")
 
 
@@ -40,11 +42,11 @@ def attributes(span: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def spans_of(body: Any) -> Iterator[Mapping[str, Any]]:
+def spans_of(body: Any, depth: int = 0) -> Iterator[Mapping[str, Any]]:
     """All spans of an export, a list of exports or spans, or one span."""
-    if isinstance(body, list):
+    if isinstance(body, list) and depth < MAX_NESTING:
         for item in body:
-            yield from spans_of(item)
+            yield from spans_of(item, depth + 1)
     elif isinstance(body, Mapping):
         if groups := body.get("resourceSpans") or body.get("resource_spans"):
             for group in groups:
@@ -67,23 +69,78 @@ def read_otel(body: Any, where: str) -> Iterator[tuple[Trace, Label | None]]:
             yield built, None
 
 
+def _in_order(spans: list[Mapping[str, Any]], where: str) -> list[Mapping[str, Any]]:
+    """Spans by start time, then span id; as they stand when none has a time. One that was exported twice counts once."""
+    once: dict[str, Mapping[str, Any]] = {}
+    for number, span in enumerate(spans):
+        name = _id(span, "spanId", "span_id") or f"#{number}"
+        if once.setdefault(name, span) != span:
+            raise InputError(f"{where}: span id {name!r} occurs twice, with other content")
+    kept = list(once.values())
+    starts = [_nanoseconds(span, where) for span in kept]
+    if all(start is None for start in starts):
+        return kept
+    for span, start in zip(kept, starts, strict=True):
+        if start is None:
+            raise InputError(
+                f"{where}: span {_id(span, 'spanId', 'span_id')!r} has no start time, others have: no order"
+            )
+    return [
+        span for _, _, span in sorted(zip(starts, once, kept, strict=True), key=lambda item: (item[0] or 0, item[1]))
+    ]
+
+
 def _session(spans: list[Mapping[str, Any]], where: str, trace_id: str) -> Trace | None:
-    spans = sorted(spans, key=lambda s: (_start(s, where), _id(s, "spanId", "span_id")))
+    spans = _in_order(spans, where)
     names = {_id(s, "spanId", "span_id"): attributes(s) for s in spans}
     builder = TraceBuilder(where, trace_id)
     tool_spans = [s for s in spans if _operation(attributes(s)) == "execute_tool"]
-    contents = [s for s in tool_spans if "gen_ai.tool.call.result" in attributes(s) or "output.value" in attributes(s)]
-    use_spans = bool(tool_spans) and len(contents) == len(tool_spans)
-    seen: set[str] = set()
+    # A call that failed has an error instead of a result.
+    contents = [s for s in tool_spans if _has_result(attributes(s)) or _failed(s, attributes(s))]
+    told = any(
+        _tells_calls(m)
+        for s in spans
+        if _operation(attributes(s)) == "chat"
+        for m in _messages(s, attributes(s), where)
+    )
+    # Spans without content still say which calls were made, when no message does.
+    use_spans = bool(tool_spans) and (len(contents) == len(tool_spans) or not told)
+    if use_spans and len(contents) < len(tool_spans):
+        _warn_of_holes(len(contents), len(tool_spans), where)
+    seen: Counter[str] = Counter()
     for span in spans:
         found = attributes(span)
         operation = _operation(found)
         if operation == "chat":
+            here: Counter[str] = Counter()
             for message in _messages(span, found, where):
-                _message(builder, message, seen, tools=not use_spans, where=where)
+                _message(builder, message, seen, here, tools=not use_spans, where=where)
         elif operation == "execute_tool" and use_spans:
             _tool_span(builder, span, found, names, where)
     return builder.trace() if builder.steps else None
+
+
+def _has_result(found: Mapping[str, Any]) -> bool:
+    return "gen_ai.tool.call.result" in found or "output.value" in found
+
+
+def _failed(span: Mapping[str, Any], found: Mapping[str, Any]) -> bool:
+    status = span.get("status") or {}
+    return "error.type" in found or status.get("code", status.get("status_code")) in (2, "STATUS_CODE_ERROR", "ERROR")
+
+
+def _warn_of_holes(known: int, total: int, where: str) -> None:
+    """Results that were not recorded can hold the text that caused a call: say so, and judge nothing from nothing."""
+    hint = "record contents (OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true)"
+    if not known:
+        raise InputError(f"{where}: none of the {total} tool spans holds a result: there is no text to judge; {hint}")
+    warnings.warn(
+        f"{where}: {total - known} of {total} tool spans hold no result: an attack may be missed; {hint}", stacklevel=2
+    )
+
+
+def _tells_calls(message: Mapping[str, Any]) -> bool:
+    return any(isinstance(p, Mapping) and p.get("type") == "tool_call" for p in message.get("parts") or ())
 
 
 def _operation(found: Mapping[str, Any]) -> str | None:
@@ -109,13 +166,12 @@ def _tool_span(
         found.get("gen_ai.tool.call.arguments", found.get("input.value")),
         call_id,
         agent=agent,
-        timestamp=_start(span, where),
+        timestamp=None if (start := _nanoseconds(span, where)) is None else start / 1e9,
     )
-    status = span.get("status") or {}
-    code = status.get("code", status.get("status_code"))
-    failed = "error.type" in found or code in (2, "STATUS_CODE_ERROR", "ERROR")
     builder.result(
-        _plain(found.get("gen_ai.tool.call.result", found.get("output.value")), where), call_id, error=failed
+        _plain(found.get("gen_ai.tool.call.result", found.get("output.value")), where),
+        call_id,
+        error=_failed(span, found),
     )
 
 
@@ -139,19 +195,55 @@ def _messages(span: Mapping[str, Any], found: Mapping[str, Any], where: str) -> 
     for event in () if known else span.get("events") or ():
         body = attributes(event)
         role = str(event.get("name", "")).removeprefix("gen_ai.").removesuffix(".message")
-        if role in ("user", "system", "assistant", "tool"):
-            part = {"type": "text", "content": body.get("content", "")}
-            if role == "tool":
-                part = {"type": "tool_call_response", "id": body.get("id"), "response": body.get("content", "")}
+        if role == "tool":
+            part = {"type": "tool_call_response", "id": body.get("id"), "response": body.get("content", "")}
             yield {"role": role, "parts": [part]}
+        elif role in ("user", "system"):
+            yield {"role": role, "parts": [{"type": "text", "content": body.get("content", "")}]}
+        elif role in ("assistant", "choice", "gen_ai.choice"):
+            yield {"role": "assistant", "parts": list(_event_calls(body))}
 
 
-def _message(builder: TraceBuilder, message: Mapping[str, Any], seen: set[str], *, tools: bool, where: str) -> None:
-    """Every chat span repeats the conversation so far; a message counts once."""
+def _event_calls(body: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Tool calls of an assistant's event; older emitters put them as JSON text into it or into its ``message``."""
+    message = _parsed(body.get("message"))
+    inner = message if isinstance(message, Mapping) else body
+    calls = _parsed(inner.get("tool_calls"))
+    for call in calls if isinstance(calls, list) else ():
+        function = call.get("function") if isinstance(call, Mapping) else None
+        if isinstance(function, Mapping):
+            yield {
+                "type": "tool_call",
+                "id": call.get("id"),
+                "name": function.get("name"),
+                "arguments": function.get("arguments"),
+            }
+
+
+def _parsed(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value)
+    except ValueError:
+        return None
+
+
+def _message(
+    builder: TraceBuilder,
+    message: Mapping[str, Any],
+    seen: Counter[str],
+    here: Counter[str],
+    *,
+    tools: bool,
+    where: str,
+) -> None:
+    """Every chat span repeats the conversation so far (``here``); a message counts as often as one span holds it."""
     key = json.dumps([message.get("role"), message.get("parts")], sort_keys=True, default=str)
-    if key in seen:
+    here[key] += 1
+    if here[key] <= seen[key]:
         return
-    seen.add(key)
+    seen[key] = here[key]
     role = message.get("role")
     for part in message.get("parts") or ():
         kind = part.get("type") if isinstance(part, Mapping) else None
@@ -187,16 +279,20 @@ def _id(span: Mapping[str, Any], *keys: str) -> str:
     return ""
 
 
-def _start(span: Mapping[str, Any], where: str) -> float:
+def _nanoseconds(span: Mapping[str, Any], where: str) -> int | None:
+    """A span's start; whole nanoseconds, since a float cannot tell two calls of the same 256 ns apart."""
     raw = span.get("startTimeUnixNano", span.get("start_time_unix_nano", span.get("start_time")))
+    if raw is None:
+        return None
     try:
-        if raw is None:
-            return 0.0
         if isinstance(raw, str) and not raw.strip().isdigit():
-            return datetime.fromisoformat(raw.replace("Z", "+00:00")).timestamp()
-        seconds = float(raw) / 1e9
-    except (TypeError, ValueError):
-        raise InputError(f"{where}: start time {raw!r} of span {_id(span, 'spanId')!r} cannot be read") from None
-    if not math.isfinite(seconds):
-        raise InputError(f"{where}: start time {raw!r} is not a number")
-    return seconds
+            moment = datetime.fromisoformat(raw.replace("Z", "+00:00"))
+            if moment.tzinfo is None:
+                moment = moment.replace(tzinfo=UTC)
+            return (moment - _EPOCH) // timedelta(microseconds=1) * 1000
+        return int(raw)
+    except (TypeError, ValueError, OverflowError):
+        shown = str(raw)[:60] if isinstance(raw, str | float) else type(raw).__name__
+        raise InputError(
+            f"{where}: start time {shown!r} of span {_id(span, 'spanId', 'span_id')!r} cannot be read"
+        ) from None
