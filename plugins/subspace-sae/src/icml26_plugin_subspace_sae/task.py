@@ -42,8 +42,12 @@ class Dictionary(Protocol):
     def encode(self, x: np.ndarray) -> np.ndarray:
         """Codes (n, m) float32, non-negative, of raw rows (n, d). Callers pass blocks of a few thousand rows at most."""
 
-    def decode(self, z: np.ndarray) -> np.ndarray:
-        """Reconstructions (n, d) float32, in raw units, of codes (n, m)."""
+    def decode(self, z: np.ndarray, x: np.ndarray | None = None) -> np.ndarray:
+        """Reconstructions (n, d) float32, in raw units, of codes (n, m).
+
+        ``x`` (n, d) are the rows that the codes came from: pass them where they are at hand. Dictionaries that normalise every
+        row by itself need them, all others ignore them.
+        """
 
 
 @dataclass(frozen=True)
