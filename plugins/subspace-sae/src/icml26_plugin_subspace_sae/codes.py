@@ -104,7 +104,9 @@ def top_k(values: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
     if width < GROUPING_FROM or width % GROUP or k * GROUP * 2 > width or not values.is_contiguous():
         return torch.topk(values, k, dim=1, sorted=False)
     n_groups = width // GROUP
-    members = values.view(n_rows, GROUP, n_groups)  # group j holds j, j + n_groups, ...: the maximum runs over whole vectors
+    members = values.view(
+        n_rows, GROUP, n_groups
+    )  # group j holds j, j + n_groups, ...: the maximum runs over whole vectors
     groups = torch.topk(members.amax(1), k, dim=1, sorted=False).indices
     step = torch.arange(0, width, n_groups, device=values.device)
     candidates = (groups[:, :, None] + step).reshape(n_rows, k * GROUP)
@@ -112,9 +114,7 @@ def top_k(values: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
     return best, candidates.gather(1, position)
 
 
-def bag_sum(
-    table: torch.Tensor, indices: torch.Tensor, offsets: torch.Tensor, weights: torch.Tensor
-) -> torch.Tensor:
+def bag_sum(table: torch.Tensor, indices: torch.Tensor, offsets: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
     """Σ over each bag of weights · table[index]: (n_bags, width)."""
     if len(indices) == 0:
         return table.new_zeros((len(offsets) - 1, table.shape[1]))
