@@ -19,7 +19,7 @@ class Table:
         self.rows_encoded += len(x)
         return self.codes[x[:, 0].astype(int)]
 
-    def decode(self, z: np.ndarray) -> np.ndarray:
+    def decode(self, z: np.ndarray, x: np.ndarray | None = None) -> np.ndarray:
         return z @ self.decoder
 
 

@@ -1,4 +1,4 @@
-"""Reading a user's activations from .npy, .npz, .safetensors and .pt files, [rows, d] or [sequences, positions, d] with a mask."""
+"""Reading activations from .npy, .npz, .safetensors and .pt files: [rows, d], or [sequences, positions, d] with a mask."""
 
 from __future__ import annotations
 
@@ -61,8 +61,11 @@ def _npy(path: Path, key: str | None) -> np.ndarray:
     try:
         array: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)
     except ValueError as error:
+        # NumPy takes whatever is no array for a pickle.
         if "Python objects" in str(error) or "pickle" in str(error):
-            raise InputError(f"{path}: holds Python objects; save a numeric array.") from error
+            raise InputError(
+                f"{path}: cannot be read as an array of numbers: it is damaged, or holds Python objects, which are never unpickled."
+            ) from error
         raise
     return array
 

@@ -44,7 +44,7 @@ class LinearDictionary:
         codes = (np.asarray(x, dtype=np.float32) - self.bias.astype(np.float32)) @ self.encoder.astype(np.float32)
         return codes if self.k is None else keep_top(codes, self.k)
 
-    def decode(self, z: np.ndarray) -> np.ndarray:
+    def decode(self, z: np.ndarray, x: np.ndarray | None = None) -> np.ndarray:
         """Reconstructions (n, d) float32."""
         rows: np.ndarray = z @ self.decoder.astype(np.float32) + self.bias.astype(np.float32)
         return rows
@@ -107,7 +107,7 @@ class PursuitDictionary:
         dense: np.ndarray = codes.reshape(len(self.decoder), -1).T.astype(np.float32)
         return dense
 
-    def decode(self, z: np.ndarray) -> np.ndarray:
+    def decode(self, z: np.ndarray, x: np.ndarray | None = None) -> np.ndarray:
         """Reconstructions (n, d) float32."""
         rows: np.ndarray = z @ self.decoder + self.bias.astype(np.float32)
         return rows

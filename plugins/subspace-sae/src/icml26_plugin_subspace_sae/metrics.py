@@ -114,7 +114,8 @@ def ce_recovered(output: Output, truth: Truth) -> dict[str, float]:
         raise ValueError("this metric needs the model")
 
     def reconstruct(rows: np.ndarray) -> np.ndarray:
-        return output.sae.decode(output.sae.encode(np.asarray(rows, dtype=np.float32)))
+        x = np.asarray(rows, dtype=np.float32)
+        return output.sae.decode(output.sae.encode(x), x)
 
     loss = probe.loss(reconstruct)
     recovered = scores.loss_recovered(loss, original=probe.original, ablated=probe.ablated)

@@ -65,11 +65,12 @@ def stream_stats(sae: Dictionary, activations: np.ndarray, targets: np.ndarray |
     fired: np.ndarray | None = None
     error = variance = power = 0.0
     for start in range(0, len(activations), BLOCK):
-        codes = sae.encode(np.asarray(activations[start : start + BLOCK], dtype=np.float32))
+        x = np.asarray(activations[start : start + BLOCK], dtype=np.float32)
+        codes = sae.encode(x)
         y = np.asarray(wanted[start : start + BLOCK], dtype=np.float64)
         found = np.count_nonzero(codes, axis=0)
         fired = found if fired is None else fired + found
-        error += float(((y - sae.decode(codes)) ** 2).sum())
+        error += float(((y - sae.decode(codes, x)) ** 2).sum())
         variance += float(((y - mean) ** 2).sum())
         power += float((y**2).sum())
     assert fired is not None
