@@ -123,7 +123,7 @@ class SparseAutoencoder(nn.Module):
         self.register_buffer("threshold", torch.full((), float("nan"), **options))
 
     @property
-    def W_enc(self) -> torch.Tensor:
+    def W_enc(self) -> torch.Tensor:  # noqa: N802 - its name in every SAE library
         """Encoder (d_in, m): a view of :attr:`encoder`."""
         return self.encoder.T
 

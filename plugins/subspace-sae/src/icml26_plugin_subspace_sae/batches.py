@@ -59,7 +59,7 @@ def make_batches(
         raise InputError("Activations and targets must both be arrays or both be sources.")
     if not isinstance(x, ActivationSource):
         raise InputError(
-            f"Activations are a {type(x).__name__}; give an array (rows, dimensions) or a source with width, rows and blocks(size)."
+            f"Activations are a {type(x).__name__}: give an array (rows, dimensions), or a source with width, rows and blocks()."
         )
     return StreamBatches(x, y, batch_size, seed, buffer=buffer)
 
@@ -151,10 +151,39 @@ class ArrayBatches:
         self._order = self._permutation()
 
 
+class _Reader:
+    """Rows of a source in order, any number at a time, checked; rows before ``skip`` are read and dropped, or never computed."""
+
+    def __init__(self, source: ActivationSource, name: str, block: int, skip: int = 0) -> None:
+        self._name, self._width = name, source.width
+        self._blocks = _from_row(source, block, skip)
+        self._left = np.zeros((0, source.width), np.float32)
+        self._dtype: np.dtype[Any] | None = None
+        self._at = skip
+
+    def take(self, count: int) -> np.ndarray:
+        """The next ``count`` rows (n, d) float32, fewer at the end."""
+        parts, have = [self._left[:count]], min(len(self._left), count)
+        self._left = self._left[count:]
+        while have < count:
+            block = next(self._blocks, None)
+            if block is None:
+                break
+            _check_block(block, self._name, self._width, self._dtype)
+            self._dtype = block.dtype
+            rows = finite(block, self._name, self._at)
+            self._at += len(rows)
+            parts.append(rows[: count - have])
+            self._left = rows[count - have :]
+            have += len(parts[-1])
+        return np.concatenate(parts)
+
+
 class StreamBatches:
     """Batches of a source that is read in order: ``buffer`` batches are held, shuffled, half of them used, then refilled.
 
-    Memory is that of the buffer whatever the length of the source. The order depends on the seed and the source only.
+    Memory is that of the buffer whatever the length of the source. The order depends on the seed and the rows only, not on the
+    sizes of the blocks that they come in.
     """
 
     def __init__(
@@ -170,30 +199,27 @@ class StreamBatches:
             raise InputError(f"buffer={buffer} must be at least 2 batches: rows of one text must be parted.")
         self._sources = (x,) if y is None else (x, y)
         self.d_in, self.d_out = x.width, (x if y is None else y).width
-        self._size, self._capacity, self._seed = batch_size, buffer * batch_size, seed
+        self._size, self._capacity = batch_size, buffer * batch_size
         self._rng = np.random.default_rng((seed, _EPOCH))
-        self._pass, self._read = 0, 0
+        self._read, self._position = 0, 0
         self._held: list[np.ndarray] = [np.zeros((0, s.width), np.float32) for s in self._sources]
-        self._position = 0
-        self._reader: Iterator[list[np.ndarray]] | None = None
+        self._readers: list[_Reader] | None = None
 
     @property
     def rows(self) -> int | None:
         """Rows of one pass."""
         return self._sources[0].rows
 
+    def _open(self, skip: int) -> list[_Reader]:
+        names = ("activations", "targets")
+        return [_Reader(s, n, self._size, skip) for s, n in zip(self._sources, names, strict=False)]
+
     def sample(self, count: int) -> Batch:
         """The first rows of the source, read apart from the batches."""
-        parts: list[list[np.ndarray]] = []
-        have = 0
-        for blocks in self._blocks(0):
-            parts.append(blocks)
-            have += len(blocks[0])
-            if have >= count:
-                break
-        if have < 2:
-            raise InputError(f"The source gave {have} rows: at least 2 are needed.")
-        arrays = [np.concatenate(column)[:count] for column in zip(*parts, strict=True)]
+        arrays = [reader.take(count) for reader in self._open(0)]
+        _check_pair(arrays)
+        if len(arrays[0]) < 2:
+            raise InputError(f"The source gave {len(arrays[0])} rows: at least 2 are needed.")
         return Batch(arrays[0], arrays[-1])
 
     def next(self) -> Batch:
@@ -203,73 +229,34 @@ class StreamBatches:
             self._refill()
         part = slice(self._position, self._position + self._size)
         self._position += self._size
-        # The buffer is overwritten by the next refill.
-        arrays = [held[part].copy() for held in self._held]
-        return Batch(arrays[0], arrays[-1])
+        return Batch(self._held[0][part], self._held[-1][part])
 
     def _refill(self) -> None:
         columns = [[held[self._position :]] for held in self._held]
         have = len(columns[0][0])
-        dry = 0
         while have < self._capacity:
-            if self._reader is None:
-                self._reader = self._blocks(self._read)
-            blocks = next(self._reader, None)
-            if blocks is None:
-                dry = dry + 1 if self._read == 0 else 0
-                if dry:
+            if self._readers is None:
+                self._readers = self._open(self._read)
+            arrays = [reader.take(self._capacity - have) for reader in self._readers]
+            _check_pair(arrays)
+            for column, array in zip(columns, arrays, strict=True):
+                column.append(array)
+            have, self._read = have + len(arrays[0]), self._read + len(arrays[0])
+            if have < self._capacity:
+                if self._read == 0:
                     raise InputError("The source gave no rows: there is nothing to train on.")
-                self._reader, self._read, self._pass = None, 0, self._pass + 1
-                if have >= self._size:
-                    break
-                continue
-            room = self._capacity - have
-            if len(blocks[0]) > room:
-                raise InputError(
-                    f"The source gave a block of {len(blocks[0])} rows where {self._block_size} were asked for."
-                )
-            for column, block in zip(columns, blocks, strict=True):
-                column.append(block)
-            self._read += len(blocks[0])
-            have += len(blocks[0])
-            if have + self._block_size > self._capacity:
-                break
-        self._held = [np.concatenate(column) for column in columns]
+                self._readers, self._read = None, 0
+        held = [np.concatenate(column) for column in columns]
         order = self._rng.permutation(have)
-        self._held = [held[order] for held in self._held]
+        self._held = [array[order] for array in held] if len(held) == 2 else [held[0][order]]
         self._position = 0
-
-    @property
-    def _block_size(self) -> int:
-        return max(self._size // 2, 1)
-
-    def _blocks(self, skip: int) -> Iterator[list[np.ndarray]]:
-        """Checked blocks of all sources together, from row ``skip`` on."""
-        readers = [_from_row(source, self._block_size, skip) for source in self._sources]
-        names = ("activations", "targets")
-        dtypes: list[Any] = [None, None]
-        at = skip
-        for blocks in zip(*readers, strict=True):
-            checked = []
-            for i, (block, source) in enumerate(zip(blocks, self._sources, strict=True)):
-                _check_block(block, names[i], source.width, dtypes[i])
-                dtypes[i] = block.dtype
-                checked.append(finite(block, names[i], at))
-            if len({len(block) for block in checked}) != 1:
-                raise InputError(
-                    "The sources of activations and targets gave blocks of unequal lengths: they must match."
-                )
-            at += len(checked[0])
-            if len(checked[0]):
-                yield checked
 
     def state(self) -> dict[str, Any]:
         """Buffer, position and generator."""
-        rng = self._rng.bit_generator.state
+        rng: Any = self._rng.bit_generator.state
         return {
             "held": list(self._held),
             "position": self._position,
-            "pass": self._pass,
             "read": self._read,
             "rng": [str(rng["state"]["state"]), str(rng["state"]["inc"]), rng["has_uint32"], rng["uinteger"]],
         }
@@ -277,16 +264,20 @@ class StreamBatches:
     def restore(self, state: dict[str, Any]) -> None:
         """Continue there; the source is read again up to the same row, or asked to begin there if it can."""
         self._held = [np.asarray(h, dtype=np.float32) for h in state["held"]]
-        self._position, self._pass, self._read = int(state["position"]), int(state["pass"]), int(state["read"])
+        self._position, self._read = int(state["position"]), int(state["read"])
         value, increment, has_uint32, uinteger = state["rng"]
-        generator = self._rng.bit_generator
-        generator.state = {
+        self._rng.bit_generator.state = {
             "bit_generator": "PCG64",
             "state": {"state": int(value), "inc": int(increment)},
             "has_uint32": int(has_uint32),
             "uinteger": int(uinteger),
         }
-        self._reader = None
+        self._readers = None
+
+
+def _check_pair(arrays: list[np.ndarray]) -> None:
+    if len(arrays) == 2 and len(arrays[0]) != len(arrays[1]):
+        raise InputError("The source of targets ends before or after that of activations: they must match row by row.")
 
 
 def _check_block(block: Any, name: str, width: int, dtype: Any) -> None:

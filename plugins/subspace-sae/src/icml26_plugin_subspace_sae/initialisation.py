@@ -47,7 +47,7 @@ class Initialisation:
 
 @dataclass(frozen=True)
 class InitialisationReport:
-    """What initialisation chose: ``active`` directions or None, ``norm`` of decoder rows or None, with the loss at each norm tried."""
+    """What initialisation chose: ``active`` directions or None, ``norm`` of decoder rows or None, with the loss at all tried."""
 
     active: ActiveSubspace | None = None
     norm: float | None = None
@@ -62,14 +62,10 @@ class InitialisationReport:
 class SaeWeights(Protocol):
     """Any sparse autoencoder with the usual parameters: W_enc (d_in, m), b_enc (m,), W_dec (m, d_out), b_dec (d_out,)."""
 
-    @property
-    def W_enc(self) -> torch.Tensor: ...
-    @property
-    def b_enc(self) -> torch.Tensor: ...
-    @property
-    def W_dec(self) -> torch.Tensor: ...
-    @property
-    def b_dec(self) -> torch.Tensor: ...
+    W_enc: Any
+    b_enc: Any
+    W_dec: Any
+    b_dec: Any
 
 
 @torch.no_grad()

@@ -15,7 +15,9 @@ BATCHES = 8
 
 def row_scaling(normalisation: Normalisation) -> RowScaling:
     """What remains to be done at inference: ``dataset`` is folded into the weights."""
-    return normalisation if normalisation in ("token", "batch") else "none"  # type: ignore[return-value]
+    if normalisation == "token" or normalisation == "batch":
+        return normalisation
+    return "none"
 
 
 def dataset_scale(rows: torch.Tensor, name: str = "activations") -> float:

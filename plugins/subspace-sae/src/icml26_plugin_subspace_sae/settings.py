@@ -77,8 +77,8 @@ class Sparsity:
 class Revival:
     """Remedies for dead features beside the paper's: AuxK (``auxk`` its coefficient, 0 is off) and resampling.
 
-    ``k_aux`` None is d/2; ``resample_every`` steps dead features are drawn anew from badly reconstructed rows, until ``resample_until``
-    of all steps.
+    ``k_aux`` None is d/2; every ``resample_every`` steps dead features are drawn anew from badly reconstructed rows, until
+    ``resample_until`` of all steps.
     """
 
     auxk: float = 0.0
@@ -91,9 +91,10 @@ class Revival:
 class Optimisation:
     """How weights are learnt: ``steps``, or ``tokens`` rows, or ``epochs`` passes, in this order.
 
-    ``warmup`` and ``cooldown`` are steps, or below 1 shares of all steps; the rate ends at ``final_lr`` times ``lr``. ``initial_k``
-    is annealed to k over ``k_warmup`` of all steps. ``threshold_lr_factor`` is for jumprelu's thresholds, which clipping leaves
-    out. ``buffer`` batches are held for shuffling a stream. ``amp`` is the type of the large product, ``dtype`` that of the weights.
+    ``warmup`` and ``cooldown`` are steps, or below 1 shares of all steps; the rate ends at ``final_lr`` times ``lr``.
+    ``initial_k`` is annealed to k over ``k_warmup`` of all steps. ``threshold_lr_factor`` is for jumprelu's thresholds, which
+    clipping leaves out. ``buffer`` batches are held for shuffling a stream. ``amp`` is the type of the large product, ``dtype``
+    that of the weights.
     """
 
     optimizer: Literal["sparseadam", "adam"] = "sparseadam"
