@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from icml26 import DatasetSpec, MethodSpec, MetricSpec, Paper, TaskSpec, hookimpl
 
@@ -76,7 +76,7 @@ def _trained(
     target: str,
     summary: str,
     *,
-    role: str = "baseline",
+    role: Literal["paper", "baseline", "reference"] = "baseline",
     paper: Paper | None = None,
     small: dict[str, Any] | None = None,
     smollm2: dict[str, Any] | None = None,

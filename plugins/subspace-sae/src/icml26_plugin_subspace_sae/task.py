@@ -65,17 +65,22 @@ class Inputs:
     source_info: dict[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class LossProbe:
+class LossProbe(Protocol):
     """How much of a model's next-token loss survives the replacement of its activations.
 
-    ``loss`` maps a function from raw rows (n, d) to raw rows to the mean cross entropy in nats with that function in the hook;
-    ``original`` and ``ablated`` (zeroed activations) are the two ends.
+    ``original`` and ``ablated`` (zeroed activations) are the two ends, mean cross entropy in nats.
     """
 
-    loss: Callable[[Callable[[np.ndarray], np.ndarray]], float]
-    original: float
-    ablated: float
+    @property
+    def original(self) -> float:
+        """Loss of the model as it is."""
+
+    @property
+    def ablated(self) -> float:
+        """Loss with the activations set to zero."""
+
+    def loss(self, replace: Callable[[np.ndarray], np.ndarray], /) -> float:
+        """Loss with raw rows (n, d) replaced by ``replace(rows)`` of the same shape."""
 
 
 @dataclass(frozen=True)
