@@ -64,13 +64,16 @@ def _npy(path: Path, key: str | None) -> np.ndarray:
         # NumPy takes whatever is no array for a pickle.
         if "Python objects" in str(error) or "pickle" in str(error):
             raise InputError(
-                f"{path}: cannot be read as an array of numbers: it is damaged, or holds Python objects, which are never unpickled."
+                f"{path}: cannot be read as an array of numbers: it is damaged, or holds Python objects, which are never "
+                "unpickled."
             ) from error
         raise
     return array
 
 
 def _npz(path: Path, key: str | None) -> np.ndarray:
+    if not zipfile.is_zipfile(path):
+        raise InputError(f"{path}: cannot be read as an archive of arrays; was it written completely?")
     with np.load(path, allow_pickle=False) as archive:
         array: np.ndarray = archive[_chosen(path, key, archive.files)]
     return array

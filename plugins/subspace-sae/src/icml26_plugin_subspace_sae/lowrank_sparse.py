@@ -14,7 +14,8 @@ BLOCK = 2048
 class LowrankSparse:
     """What is drawn: ``d`` dimensions, an active subspace of ``r``, ``n_features`` true features.
 
-    ``l0`` of them are active on average. ``decay`` bends the spectrum inside the subspace, exp(-decay·i/r); ``noise`` is the deviation of the isotropic noise.
+    ``l0`` of them are active on average. ``decay`` bends the spectrum inside the subspace, exp(-decay·i/r); ``noise`` is the
+    deviation of the isotropic noise.
     """
 
     d: int = 64

@@ -182,7 +182,7 @@ def variance_directions(singular_values: np.ndarray, share: float = 0.99) -> int
     if not 0 < share <= 1:
         raise InputError(f"share={share} must be in (0, 1].")
     held = np.cumsum(_shares(np.asarray(singular_values, dtype=np.float64) ** 2))
-    return int(min(np.searchsorted(held, share - 1e-12) + 1, len(held)))
+    return min(int(np.searchsorted(held, share - 1e-12)) + 1, len(held))
 
 
 def participation_ratio(singular_values: np.ndarray) -> float:
