@@ -240,7 +240,7 @@ def test_files_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
 
 def test_archives_want_a_key_and_pickles_are_never_run(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", one=X, two=X)
-    with pytest.raises(InputError, match="which array.*one, two"):
+    with pytest.raises(InputError, match=r"which array.*one, two"):
         read_array(tmp_path / "a.npz")
     with pytest.raises(InputError, match="no array 'three'"):
         read_array(tmp_path / "a.npz", "three")
