@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from icml26 import Method, RunContext
+from icml26 import Method, Problem, RunContext
 from icml26.errors import InputError
 from icml26.method import MethodConfig
 from pydantic import Field
@@ -15,7 +15,7 @@ from pydantic import Field
 from icml26_plugin_subspace_sae import dictionaries
 from icml26_plugin_subspace_sae.dictionaries import LinearDictionary, PursuitDictionary
 from icml26_plugin_subspace_sae.rank import blocks_of, covariance_of
-from icml26_plugin_subspace_sae.task import ActivationSource, Inputs, Output
+from icml26_plugin_subspace_sae.task import ActivationSource, Inputs, Output, Truth
 
 KINDS: dict[str, type[LinearDictionary] | type[PursuitDictionary]] = {
     "linear": LinearDictionary,
@@ -39,7 +39,13 @@ def rows_of(inputs: Inputs, limit: int | None = None) -> np.ndarray:
 
 
 class StoredMethod(Method[Inputs, Output]):
-    """Storage of these dictionaries, without pickle."""
+    """Pictures and storage of these dictionaries, without pickle."""
+
+    def visualize(self, problem: Problem[Inputs, Truth], output: Output, ctx: RunContext) -> None:
+        """Draw firing rates, subspace shares and the spectrum of the data."""
+        from icml26_plugin_subspace_sae.figures import draw_run
+
+        draw_run(problem, output, ctx)
 
     def save(self, output: Output, folder: Path) -> None:
         """Write arrays (npz) and the rest (JSON)."""

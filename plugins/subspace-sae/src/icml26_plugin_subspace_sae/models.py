@@ -34,8 +34,10 @@ def load_model(
     source, gguf_file = _source(str(model), gguf_file)
     options: dict[str, Any] = {"local_files_only": not allow_download, "revision": revision}
     if gguf_file is not None:
-        if not _installed("gguf"):
-            raise InputError("a GGUF file needs the package gguf: pip install 'icml26-plugin-subspace-sae[hf]'")
+        if not (_installed("gguf") and _installed("accelerate")):
+            raise InputError(
+                "a GGUF file needs the packages gguf and accelerate: pip install 'icml26-plugin-subspace-sae[hf]'"
+            )
         options["gguf_file"] = gguf_file
     try:
         tokenizer = transformers.AutoTokenizer.from_pretrained(source, **options)
