@@ -17,7 +17,7 @@ from icml26_plugin_subspace_sae.dictionaries import LinearDictionary
 from icml26_plugin_subspace_sae.model_datasets import HfActivations, Smollm2Attention
 from icml26_plugin_subspace_sae.model_rows import ModelActivations
 from icml26_plugin_subspace_sae.task import Output
-from tiny_models import llama, tokenizer
+from tiny_models import tokenizer, trained_llama
 
 TEXTS = [
     f"Text {i} is about the number {i * 17} and says so: {i * 17}, {i * 17} and again {i * 17}." * 2 for i in range(8)
@@ -38,7 +38,7 @@ def ctx(folder: Path) -> RunContext:
 @pytest.fixture(scope="module")
 def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("model")
-    llama().save_pretrained(folder)
+    trained_llama(TEXTS).save_pretrained(folder)
     tokenizer().save_pretrained(folder)
     (folder / "text.jsonl").write_text("\n".join(json.dumps({"text": text}) for text in TEXTS), encoding="utf-8")
     return folder
@@ -73,15 +73,11 @@ def test_a_stream_gives_the_rows_that_the_cache_gives(model_folder: Path, tmp_pa
 
 def test_loss_recovered_of_the_identity_is_one_and_of_zero_is_zero(model_folder: Path, tmp_path: Path) -> None:
     problem = HfActivations(config(model_folder, source="stream")).load(ctx(tmp_path))
-    probe = problem.truth.loss_probe
-    assert probe is not None and probe.original != probe.ablated
-    # A random model may do better without its activation: the measure wants a span to recover, whatever its sign here.
-    probe.__dict__["original"], probe.__dict__["ablated"] = sorted([probe.original, probe.ablated])
     eye = LinearDictionary(np.eye(32), np.eye(32), np.zeros(32))
     found = metrics.ce_recovered(Output(eye), problem.truth)
+    assert found[""] == pytest.approx(1, abs=1e-3) and found["ablated"] > found["original"] + 0.1
     zero = LinearDictionary(np.zeros((32, 1)), np.zeros((1, 32)), np.zeros(32))
-    lost = metrics.ce_recovered(Output(zero), problem.truth)
-    assert {round(found[""], 3), round(lost[""], 3)} == {0.0, 1.0}
+    assert metrics.ce_recovered(Output(zero), problem.truth)[""] == pytest.approx(0, abs=1e-3)
 
 
 def test_few_tokens_are_used_when_asked_for(model_folder: Path, tmp_path: Path) -> None:

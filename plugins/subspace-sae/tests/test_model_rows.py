@@ -17,7 +17,7 @@ from icml26_plugin_subspace_sae.loss_probe import ModelLossProbe, loss_by_rank
 from icml26_plugin_subspace_sae.model_rows import ModelActivations, Windows, capture_rows, pack, split_documents
 from icml26_plugin_subspace_sae.rank import covariance_of, effective_rank
 from icml26_plugin_subspace_sae.task import ActivationSource
-from tiny_models import gpt2, llama, tokenizer
+from tiny_models import gpt2, llama, tokenizer, trained_llama
 
 TEXTS = [f"Document {i}: the quick brown fox jumps over {i * i} lazy dogs, and then it rests. " * 3 for i in range(6)]
 
@@ -174,7 +174,7 @@ def test_texts_and_models_that_do_not_fit_are_refused(windows: Windows) -> None:
 
 
 def test_loss_is_that_of_the_model_and_projections_recover_it(windows: Windows) -> None:
-    model = llama()
+    model = trained_llama(TEXTS)
     few = Windows(windows.ids[:4], windows.kept[:4])
     probe = ModelLossProbe(lambda: model, few, "layers.1.attn_out", batch_size=3)
     ids = torch.from_numpy(np.stack(few.ids))
@@ -183,9 +183,10 @@ def test_loss_is_that_of_the_model_and_projections_recover_it(windows: Windows) 
     hook = {"": resolve_hook(model, "layers.1.attn_out")}
     rows = np.concatenate([found[""] for found in capture_rows(model, few, hook)])
     spectrum = covariance_of([rows]).spectrum()
-    # Recovered from zero to everything; r = d is the model itself.
-    if probe.ablated > probe.original:
-        assert loss_by_rank(probe, spectrum, [32])[0][1] == pytest.approx(1, abs=1e-4)
+    assert probe.ablated > probe.original + 0.1
+    # r = d is the model itself; fewer directions recover less, and the mean alone not all.
+    recovered = dict(loss_by_rank(probe, spectrum, [0, 8, 32]))
+    assert recovered[32] == pytest.approx(1, abs=1e-4) and recovered[0] < recovered[8] < 1
     with pytest.raises(InputError, match="rank 33"):
         loss_by_rank(probe, spectrum, [33])
     with pytest.raises(InputError, match="replacement gave"):

@@ -81,7 +81,7 @@ def _shares(axis: Axes, output: Output, basis: np.ndarray, alive: np.ndarray) ->
         initial = subspace_shares(output.initial_decoder, basis)
         axis.hist(initial, bins=edges, histtype="step", color=LINE, linewidth=1.4, label="start, all")
     axis.axvline(basis.shape[1] / len(basis), color=START, linestyle=":", label="random direction")
-    axis.set_xlabel(f"share of a feature's squared length in the {basis.shape[1]} active of {len(basis)} dimensions")
+    axis.set_xlabel(f"share of squared length in the {basis.shape[1]} active of {len(basis)} dimensions")
     axis.set_ylabel("features")
     axis.set_title("Where features lie", fontsize=10)
     axis.legend(fontsize=8, frameon=False)
