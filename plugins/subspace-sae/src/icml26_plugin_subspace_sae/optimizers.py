@@ -7,9 +7,12 @@ from typing import Any
 
 import torch
 from icml26.errors import InputError
+from torch.optim.adam import adam
 
-# Elements worked on at once: four arrays of that size stay in the second-level cache.
-CHUNK = 16384
+# Elements gathered at once: their arrays stay in the second-level cache.
+CHUNK = 32768
+# With more active rows than this share, one pass over all of them is quicker than gathering.
+GATHER_BELOW = 0.4
 
 
 class SparseAdam(torch.optim.Optimizer):
@@ -58,15 +61,19 @@ class SparseAdam(torch.optim.Optimizer):
             state["decayed"] = torch.zeros(len(parameter) if parameter.ndim else 1, dtype=torch.int64)
         state["step"] += 1
         t = int(state["step"])
-        if grad.is_sparse:
-            grad = grad.coalesce()
-            if grad.sparse_dim() != 1:
-                raise InputError("SparseAdam takes gradients that are dense, or sparse over the first dimension.")
-            self._sparse(parameter, grad.indices()[0], grad.values(), state, group, t)
-        else:
-            self._dense(parameter, grad, state, group, t)
+        if not grad.is_sparse:
+            self._everywhere(parameter, grad, state, group, t, keep=None)
+            return
+        rows, values = _rows_and_values(grad)
+        if len(rows) < GATHER_BELOW * len(parameter) or not _has_fused(parameter):
+            self._gathered(parameter, rows, values, state, group, t)
+            return
+        dense = torch.zeros_like(parameter).index_copy_(0, rows, values)
+        absent = torch.ones(len(parameter), dtype=torch.bool, device=rows.device).index_fill_(0, rows, False)
+        whole = values.numel() > 0 and _no_zero(values)
+        self._everywhere(parameter, dense, state, group, t, keep=absent.nonzero()[:, 0] if whole else None)
 
-    def _sparse(
+    def _gathered(
         self,
         parameter: torch.Tensor,
         rows: torch.Tensor,
@@ -75,55 +82,111 @@ class SparseAdam(torch.optim.Optimizer):
         group: dict[str, Any],
         t: int,
     ) -> None:
-        m, v, decayed = state["exp_avg"], state["exp_avg_sq"], state["decayed"]
-        index = rows.to(decayed.device)
-        missed = (t - 1 - decayed[index]).to(parameter.device)
-        decayed[index] = t
-        late = bool(missed.any())
+        m, v = state["exp_avg"], state["exp_avg_sq"]
+        # The decay of this step and of those in which the row was absent.
+        decay1, decay2 = _decays(state["decayed"], rows, t, group["betas"], grad)
         size = max(CHUNK // max(grad[0].numel(), 1), 1) if len(grad) else 1
         for begin in range(0, len(rows), size):
             part, g = rows[begin : begin + size], grad[begin : begin + size]
             some_m, some_v, some_p = m.index_select(0, part), v.index_select(0, part), parameter.index_select(0, part)
-            if late:
-                _catch_up(some_m, some_v, missed[begin : begin + size], group["betas"])
+            some_m.mul_(decay1[begin : begin + size])
+            some_v.mul_(decay2[begin : begin + size])
             _advance(some_p, g, some_m, some_v, group, t)
             m.index_copy_(0, part, some_m)
             v.index_copy_(0, part, some_v)
             parameter.index_copy_(0, part, some_p)
 
-    def _dense(
-        self, parameter: torch.Tensor, grad: torch.Tensor, state: dict[str, Any], group: dict[str, Any], t: int
+    def _everywhere(
+        self,
+        parameter: torch.Tensor,
+        grad: torch.Tensor,
+        state: dict[str, Any],
+        group: dict[str, Any],
+        t: int,
+        keep: torch.Tensor | None,
     ) -> None:
+        """Adam on all of it, undone where the gradient is 0: the rows ``keep``, or, when None, wherever it is."""
         m, v, decayed = state["exp_avg"], state["exp_avg_sq"], state["decayed"]
-        missed = t - 1 - decayed
+        beta1, beta2 = group["betas"]
+        late = (decayed < t - 1).nonzero()[:, 0]
+        if len(late):
+            # Adam decays by one step itself.
+            decay1, decay2 = _decays(decayed, late.to(m.device), t - 1, group["betas"], m)
+            m[late] *= decay1
+            v[late] *= decay2
         decayed.fill_(t)
-        if bool(missed.any()):
-            _catch_up(m, v, missed.to(parameter.device), group["betas"])
-        if parameter.is_contiguous() and grad.is_contiguous() and parameter.device.type == "cpu":
-            arrays = [a.view(-1).split(CHUNK) for a in (parameter, grad, m, v)]
-            for p, g, some_m, some_v in zip(*arrays, strict=True):
-                _advance(p, g, some_m, some_v, group, t)
+        if keep is None:
+            before, zero = parameter.clone(), grad == 0
         else:
-            _advance(parameter, grad, m, v, group, t)
+            before = parameter.index_select(0, keep)
+        adam(
+            [parameter],
+            [grad],
+            [m],
+            [v],
+            [],
+            [torch.full((), float(t - 1), device=parameter.device)],
+            foreach=False,
+            fused=_has_fused(parameter),
+            amsgrad=False,
+            beta1=beta1,
+            beta2=beta2,
+            lr=group["lr"],
+            weight_decay=0.0,
+            # torch adds eps to sqrt(v) / sqrt(1 - β2ᵗ), the paper's code to sqrt(v).
+            eps=group["eps"] / (1 - beta2**t) ** 0.5,
+            maximize=False,
+        )
+        if keep is None:
+            parameter.copy_(torch.where(zero, before, parameter))
+        else:
+            parameter.index_copy_(0, keep, before)
 
 
-def _catch_up(m: torch.Tensor, v: torch.Tensor, missed: torch.Tensor, betas: tuple[float, float]) -> None:
-    """Decay moments by the steps (rows,) in which their rows were absent."""
-    shape = (-1,) + (1,) * (m.ndim - 1)
-    steps = missed.to(torch.float64).view(shape)
-    m.mul_(torch.pow(betas[0], steps).to(m))
-    v.mul_(torch.pow(betas[1], steps).to(v))
+def _has_fused(parameter: torch.Tensor) -> bool:
+    return parameter.device.type in ("cpu", "cuda") and parameter.is_floating_point()
+
+
+def _no_zero(values: torch.Tensor) -> bool:
+    # One pass without a temporary; smallest absolute value.
+    return float(torch.linalg.vector_norm(values, ord=float("-inf"))) > 0
+
+
+def _rows_and_values(grad: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Distinct rows (r,) of a sparse gradient, and their values (r, …)."""
+    if grad.sparse_dim() != 1:
+        raise InputError("SparseAdam takes gradients that are dense, or sparse over the first dimension.")
+    # Autograd drops the mark that a gradient is coalesced; ours are, and sorting them again would cost as much as the step.
+    rows = grad._indices()[0]
+    if bool((rows.diff() > 0).all()):
+        return rows, grad._values()
+    grad = grad.coalesce()
+    return grad.indices()[0], grad.values()
+
+
+def _decays(
+    decayed: torch.Tensor, rows: torch.Tensor, t: int, betas: tuple[float, float], like: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """β^(steps since the rows' moments were decayed), shaped to multiply rows like ``like`` (r, …); notes step t."""
+    index = rows.to(decayed.device)
+    steps = (t - decayed[index]).to(torch.float64)
+    decayed[index] = t
+    shape = (-1,) + (1,) * (like.ndim - 1)
+    first, second = (torch.pow(beta, steps).to(like).view(shape) for beta in betas)
+    return first, second
 
 
 def _advance(p: torch.Tensor, g: torch.Tensor, m: torch.Tensor, v: torch.Tensor, group: dict[str, Any], t: int) -> None:
-    """One step of the formula, in place."""
+    """One step of the formula, in place, for moments that are decayed already."""
     beta1, beta2 = group["betas"]
-    m.lerp_(g, 1 - beta1)
-    v.mul_(beta2).addcmul_(g, g, value=1 - beta2)
-    update = torch.sqrt(v).add_(group["eps"])
-    torch.div(m, update, out=update)
+    squares = g * g
+    m.add_(g, alpha=1 - beta1)
+    v.add_(squares, alpha=1 - beta2)
+    # Where the least square is above 0 no gradient is 0: a cheap test that saves the mask nearly always.
+    dense = squares.numel() > 0 and float(squares.min()) > 0
+    denominator = torch.sqrt(v, out=squares).add_(group["eps"])
     rate = group["lr"] * (1 - beta2**t) ** 0.5 / (1 - beta1**t)
-    # Most entries that are present are not zero; testing for one costs less than masking.
-    if not bool(g.all()):
-        update.mul_(g != 0)
-    p.sub_(update, alpha=rate)
+    if dense:
+        p.addcdiv_(m, denominator, value=-rate)
+    else:
+        p.sub_(torch.where(g != 0, m / denominator, 0.0), alpha=rate)
