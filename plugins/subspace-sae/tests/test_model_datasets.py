@@ -72,7 +72,8 @@ def test_a_stream_gives_the_rows_that_the_cache_gives(model_folder: Path, tmp_pa
 
 
 def test_loss_recovered_of_the_identity_is_one_and_of_zero_is_zero(model_folder: Path, tmp_path: Path) -> None:
-    problem = HfActivations(config(model_folder, source="stream")).load(ctx(tmp_path))
+    deep = config(model_folder, source="stream").model_copy(update={"hook": "layers.2.resid_post"})
+    problem = HfActivations(deep).load(ctx(tmp_path))
     eye = LinearDictionary(np.eye(32), np.eye(32), np.zeros(32))
     found = metrics.ce_recovered(Output(eye), problem.truth)
     assert found[""] == pytest.approx(1, abs=1e-3) and found["ablated"] > found["original"] + 0.1

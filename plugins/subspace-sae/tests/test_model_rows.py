@@ -183,7 +183,7 @@ def test_loss_is_that_of_the_model_and_projections_recover_it(windows: Windows) 
     hook = {"": resolve_hook(model, "layers.1.attn_out")}
     rows = np.concatenate([found[""] for found in capture_rows(model, few, hook)])
     spectrum = covariance_of([rows]).spectrum()
-    assert probe.ablated > probe.original + 0.1
+    assert probe.ablated > probe.original + 0.02
     # r = d is the model itself; fewer directions recover less, and the mean alone not all.
     recovered = dict(loss_by_rank(probe, spectrum, [0, 8, 32]))
     assert recovered[32] == pytest.approx(1, abs=1e-4) and recovered[0] < recovered[8] < 1

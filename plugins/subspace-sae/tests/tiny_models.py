@@ -53,11 +53,11 @@ def _made(cls: Any, config: Any, seed: int) -> Any:
     return model.requires_grad_(False).eval()
 
 
-def trained_llama(texts: list[str], steps: int = 40) -> Any:
+def trained_llama(texts: list[str], steps: int = 15) -> Any:
     """The Llama after a few steps on ``texts``, so that its activations are of use to its predictions."""
     model = llama().requires_grad_(True)
     ids = torch.tensor(tokenizer()("".join(texts))["input_ids"])
-    rows = ids[: len(ids) // 32 * 32].view(-1, 32)[:16]
+    rows = ids[: len(ids) // 32 * 32].view(-1, 32)[:8]
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
     for _ in range(steps):
         optimizer.zero_grad()

@@ -142,7 +142,9 @@ def _output_weight(module: Any) -> np.ndarray:
 
 def table(found: Iterable[Found]) -> str:
     """The measures as text, one line each, shares of d in brackets."""
-    rows = [("activations", "rows", "d", "effective rank", "99 % of variance", "participation ratio")]
+    rows: list[tuple[str, ...]] = [
+        ("activations", "rows", "d", "effective rank", "99 % of variance", "participation ratio")
+    ]
     notes: list[str] = []
     for item in found:
         r = item.report
