@@ -277,7 +277,7 @@ def row_scale(x: torch.Tensor, scaling: RowScaling) -> torch.Tensor:
     norms = torch.linalg.vector_norm(x, dim=1, keepdim=True)
     if scaling == "batch":
         norms = norms.mean(0, keepdim=True).expand_as(norms)
-    return x.shape[1] ** 0.5 / torch.where(norms > 0, norms, x.shape[1] ** 0.5)
+    return torch.where(norms > 0, x.shape[1] ** 0.5 / norms, 1.0)
 
 
 def _product(x: torch.Tensor, weights: torch.Tensor, bias: torch.Tensor, amp: torch.dtype | None) -> torch.Tensor:

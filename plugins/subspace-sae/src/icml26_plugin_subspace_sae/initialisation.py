@@ -228,7 +228,7 @@ def initialise(
     norm, norms, losses = None, np.zeros(0), np.zeros(0)
     if settings.norm_search:
         a = sae.architecture
-        start = float(sae.log_threshold[0].exp()) if a.activation == "jumprelu" else 0.0
+        start = float(sae.log_threshold.detach()[0].exp()) if a.activation == "jumprelu" else 0.0
         norm, norms, losses = search_norm(
             inputs,
             targets,

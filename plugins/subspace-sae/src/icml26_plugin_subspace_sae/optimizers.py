@@ -11,8 +11,9 @@ from torch.optim.adam import adam
 
 # Elements gathered at once: their arrays stay in the second-level cache.
 CHUNK = 32768
-# With more active rows than this share, one pass over all of them is quicker than gathering.
+# With more active rows than this share, or fewer elements in all, one pass over all of them is quicker than gathering.
 GATHER_BELOW = 0.4
+GATHER_FROM = 1 << 20
 
 
 class SparseAdam(torch.optim.Optimizer):
@@ -65,7 +66,8 @@ class SparseAdam(torch.optim.Optimizer):
             self._everywhere(parameter, grad, state, group, t, keep=None)
             return
         rows, values = _rows_and_values(grad)
-        if len(rows) < GATHER_BELOW * len(parameter) or not _has_fused(parameter):
+        few = len(rows) < GATHER_BELOW * len(parameter) and parameter.numel() >= GATHER_FROM
+        if few or not _has_fused(parameter):
             self._gathered(parameter, rows, values, state, group, t)
             return
         dense = torch.zeros_like(parameter).index_copy_(0, rows, values)
