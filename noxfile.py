@@ -156,6 +156,15 @@ def subspace_sae_smollm2(session: nox.Session) -> None:
 
 
 @nox.session
+def subspace_sae_saelens(session: nox.Session) -> None:
+    """What subspace-sae exports, loaded by SAELens itself, in an environment of its own; also the step times beside both peers."""
+    install(session, "-e", "core", "-e", "plugins/subspace-sae", "pytest", "sae-lens>=6.54", "eai-sparsify>=1.3")
+    session.run("pytest", "-q", "-m", "slow", "plugins/subspace-sae/tests/test_saelens.py")
+    if session.posargs:
+        session.run("python", "plugins/subspace-sae/benchmarks/speed.py", *session.posargs, env={"OMP_NUM_THREADS": "1"})
+
+
+@nox.session
 def template(session: nox.Session) -> None:
     """Generate a plugin and hold it to everything it promises; at most 60 s beyond downloads."""
     install(session, "-e", "core[author,test]", "uv", "ruff", "mypy", "build", "hatchling", "editables")

@@ -15,7 +15,6 @@ from icml26_plugin_subspace_sae import (
     Dictionary,
     Initialisation,
     Optimisation,
-    Revival,
     Sparsity,
     TrainingSettings,
     train,

@@ -7,12 +7,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import torch
-from icml26 import Method, RunContext
+from icml26 import Method, Problem, RunContext
 
 from icml26_plugin_subspace_sae import configs, storage
 from icml26_plugin_subspace_sae.api import describe, train
 from icml26_plugin_subspace_sae.fitted import FittedDictionary
-from icml26_plugin_subspace_sae.task import Inputs, Output
+from icml26_plugin_subspace_sae.task import Inputs, Output, Truth
 
 
 @contextmanager
@@ -54,6 +54,12 @@ class TrainedSae(Method[Inputs, Output]):
             save_saelens(trained.sae, config.export_saelens, source=inputs.source_info)
         sae = FittedDictionary(trained.sae.to("cpu"))
         return Output(sae, describe(trained, settings), trained.history, trained.initial_decoder)
+
+    def visualize(self, problem: Problem[Inputs, Truth], output: Output, ctx: RunContext) -> None:
+        """Draw the spectrum of the data, and what became of the features."""
+        from icml26_plugin_subspace_sae import figures
+
+        figures.draw_run(problem, output, ctx)
 
     def save(self, output: Output, folder: Path) -> None:
         """Write the dictionary (safetensors and JSON) and the record of its training (npz)."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zipfile
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -78,9 +79,13 @@ def save_output(output: Output, folder: Path) -> None:
 
 def load_output(folder: Path) -> Output:
     """Read what :func:`save_output` wrote."""
-    with np.load(folder / RECORD, allow_pickle=False) as stored:
-        arrays = dict(stored)
+    sae = load_sae(folder)
+    try:
+        with np.load(folder / RECORD, allow_pickle=False) as stored:
+            arrays = dict(stored)
+        info = json.loads((folder / INFO).read_text(encoding="utf-8"))
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise InputError(f"The output in {folder} cannot be read: {error}.") from None
     decoder = arrays.pop("initial_decoder", None)
     history = History(**arrays) if arrays else None
-    info = json.loads((folder / INFO).read_text(encoding="utf-8"))
-    return Output(FittedDictionary(load_sae(folder)), info, history, decoder)
+    return Output(FittedDictionary(sae), info, history, decoder)
