@@ -65,7 +65,8 @@ def stream_stats(sae: Dictionary, activations: np.ndarray, targets: np.ndarray |
     fired: np.ndarray | None = None
     error = variance = power = 0.0
     for start in range(0, len(activations), BLOCK):
-        x = np.asarray(activations[start : start + BLOCK], dtype=np.float32)
+        # A copy: rows of a memory map are read-only, which torch warns about.
+        x = np.array(activations[start : start + BLOCK], dtype=np.float32)
         codes = sae.encode(x)
         y = np.asarray(wanted[start : start + BLOCK], dtype=np.float64)
         found = np.count_nonzero(codes, axis=0)
