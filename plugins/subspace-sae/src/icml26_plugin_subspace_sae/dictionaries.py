@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import random
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -117,10 +120,28 @@ def learned_dictionary(
     rows: np.ndarray, m: int, k: int, *, alpha: float, batch_size: int, max_iter: int, seed: int
 ) -> PursuitDictionary:
     """scikit-learn's MiniBatchDictionaryLearning on rows (n, d) about their mean, unit atoms, coded by pursuit of ``k``."""
+    check_sizes(m, k)
+    with _global_generators_kept():
+        return _learned(rows, m, k, alpha=alpha, batch_size=batch_size, max_iter=max_iter, seed=seed)
+
+
+@contextmanager
+def _global_generators_kept() -> Iterator[None]:
+    """scikit-learn moves the global generators when it is imported, and numpy's when it fits, whatever its random_state."""
+    states = random.getstate(), np.random.get_state()
+    try:
+        yield
+    finally:
+        random.setstate(states[0])
+        np.random.set_state(states[1])
+
+
+def _learned(
+    rows: np.ndarray, m: int, k: int, *, alpha: float, batch_size: int, max_iter: int, seed: int
+) -> PursuitDictionary:
     from sklearn.decomposition import MiniBatchDictionaryLearning
     from sklearn.exceptions import ConvergenceWarning
 
-    check_sizes(m, k)
     mean = rows.mean(axis=0, dtype=np.float64)
     learner: Any = MiniBatchDictionaryLearning(
         n_components=m,
