@@ -157,11 +157,12 @@ def subspace_sae_smollm2(session: nox.Session) -> None:
 
 @nox.session
 def subspace_sae_saelens(session: nox.Session) -> None:
-    """What subspace-sae exports, loaded by SAELens itself, in an environment of its own; also the step times beside both peers."""
+    """SAELens loads what subspace-sae exports; with arguments, e.g. ``--pairs 7``, also step times beside both peers."""
     install(session, "-e", "core", "-e", "plugins/subspace-sae", "pytest", "sae-lens>=6.54", "eai-sparsify>=1.3")
     session.run("pytest", "-q", "-m", "slow", "plugins/subspace-sae/tests/test_saelens.py")
     if session.posargs:
-        session.run("python", "plugins/subspace-sae/benchmarks/speed.py", *session.posargs, env={"OMP_NUM_THREADS": "1"})
+        script = "plugins/subspace-sae/benchmarks/speed.py"
+        session.run("python", script, *session.posargs, env={"OMP_NUM_THREADS": "1"})
 
 
 @nox.session

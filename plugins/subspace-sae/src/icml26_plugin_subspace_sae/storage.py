@@ -81,7 +81,7 @@ def load_output(folder: Path) -> Output:
     """Read what :func:`save_output` wrote."""
     sae = load_sae(folder)
     try:
-        with np.load(folder / RECORD, allow_pickle=False) as stored:
+        with (folder / RECORD).open("rb") as file, np.load(file, allow_pickle=False) as stored:
             arrays = dict(stored)
         info = json.loads((folder / INFO).read_text(encoding="utf-8"))
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
