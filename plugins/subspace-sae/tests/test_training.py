@@ -19,7 +19,7 @@ from icml26_plugin_subspace_sae import (
     TrainingSettings,
     train,
 )
-from icml26_plugin_subspace_sae.api import run_identity
+from icml26_plugin_subspace_sae.api import doubts, run_identity
 from icml26_plugin_subspace_sae.batches import make_batches
 from icml26_plugin_subspace_sae.checkpoint import Checkpoint
 from icml26_plugin_subspace_sae.lowrank_sparse import PRESETS, draw
@@ -274,6 +274,15 @@ def test_steps_come_from_tokens_or_passes() -> None:
     assert replace(o, tokens=730).n_steps(None) == 7 and replace(o, tokens=730, steps=3).n_steps(None) == 3
     with pytest.raises(InputError, match="steps or tokens"):
         o.n_steps(None)
+
+
+def test_defaults_of_the_papers_scale_are_doubted_in_a_short_training() -> None:
+    assert doubts(small(), 20) == []
+    (warmup,) = doubts(TrainingSettings(), 200)
+    assert "5000 steps" in warmup and doubts(TrainingSettings(), 10_000) == []
+    (dead,) = doubts(small(revival={"auxk": 1.0}, optimisation={"dead_threshold": 641}), 20)
+    assert "dead_threshold=641" in dead
+    assert doubts(small(revival={"auxk": 1.0}, optimisation={"dead_threshold": 600}), 20) == []
 
 
 def test_clipping_bounds_dense_and_sparse_gradients_together() -> None:

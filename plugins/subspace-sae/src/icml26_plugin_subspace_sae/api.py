@@ -11,6 +11,7 @@ import numpy as np
 
 from icml26_plugin_subspace_sae.batches import make_batches
 from icml26_plugin_subspace_sae.checkpoint import Checkpoint
+from icml26_plugin_subspace_sae.schedules import n_steps_of
 from icml26_plugin_subspace_sae.settings import Log, Progress, TrainingSettings, forget, silent
 from icml26_plugin_subspace_sae.task import ActivationSource
 from icml26_plugin_subspace_sae.trainer import Trained, Trainer
@@ -69,6 +70,23 @@ def run_identity(
     return sha.hexdigest()
 
 
+def doubts(settings: TrainingSettings, steps: int) -> list[str]:
+    """What is probably not meant: defaults for hundreds of millions of rows in a training of ``steps`` steps."""
+    o, r = settings.optimisation, settings.revival
+    found = []
+    warmup = n_steps_of(o.warmup, steps)
+    if 2 * warmup > steps:
+        found.append(
+            f"The learning rate warms up over {warmup} steps of {steps}: it hardly gets to lr. Set warmup to a share, e.g. 0.05."
+        )
+    if (r.auxk > 0 or r.resample_every is not None) and o.dead_threshold >= steps * o.batch_size:
+        found.append(
+            f"No feature can count as dead: dead_threshold={o.dead_threshold} rows, and the training sees {steps * o.batch_size}. "
+            "AuxK and resampling did nothing; lower it."
+        )
+    return found
+
+
 def describe(trained: Trained, settings: TrainingSettings) -> dict[str, Any]:
     """What a reader of a run wants to know, as JSON values."""
     sae = trained.sae
@@ -79,6 +97,7 @@ def describe(trained: Trained, settings: TrainingSettings) -> dict[str, Any]:
         "steps": trained.steps,
         "rows_seen": trained.steps * settings.optimisation.batch_size,
         "dead_in_training": trained.dead_in_training,
+        "warnings": doubts(settings, trained.steps),
     }
     if sae.architecture.activation == "batchtopk":
         info["threshold"] = float(sae.threshold)

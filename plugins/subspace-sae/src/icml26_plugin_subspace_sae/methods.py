@@ -52,8 +52,11 @@ class TrainedSae(Method[Inputs, Output]):
             from icml26_plugin_subspace_sae.saelens import save_saelens
 
             save_saelens(trained.sae, config.export_saelens, source=inputs.source_info)
+        info = describe(trained, settings)
+        for doubt in info["warnings"]:
+            ctx.logger.warning(doubt)
         sae = FittedDictionary(trained.sae.to("cpu"))
-        return Output(sae, describe(trained, settings), trained.history, trained.initial_decoder)
+        return Output(sae, info, trained.history, trained.initial_decoder)
 
     def visualize(self, problem: Problem[Inputs, Truth], output: Output, ctx: RunContext) -> None:
         """Draw the spectrum of the data, and what became of the features."""
