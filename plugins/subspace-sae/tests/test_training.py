@@ -279,7 +279,7 @@ def test_steps_come_from_tokens_or_passes() -> None:
 def test_defaults_of_the_papers_scale_are_doubted_in_a_short_training() -> None:
     assert doubts(small(), 20) == []
     (warmup,) = doubts(TrainingSettings(), 200)
-    assert "5000 steps" in warmup and doubts(TrainingSettings(), 10_000) == []
+    assert "5000 steps of 200" in warmup and doubts(TrainingSettings(), 10_000) == []
     (dead,) = doubts(small(revival={"auxk": 1.0}, optimisation={"dead_threshold": 641}), 20)
     assert "dead_threshold=641" in dead
     assert doubts(small(revival={"auxk": 1.0}, optimisation={"dead_threshold": 600}), 20) == []

@@ -76,9 +76,7 @@ def doubts(settings: TrainingSettings, steps: int) -> list[str]:
     found = []
     warmup = n_steps_of(o.warmup, steps)
     if 2 * warmup > steps:
-        found.append(
-            f"The learning rate warms up over {warmup} steps of {steps}: it hardly gets to lr. Set warmup to a share, e.g. 0.05."
-        )
+        found.append(f"The learning rate warms up over {warmup} steps of {steps}: set warmup to a share, e.g. 0.05.")
     if (r.auxk > 0 or r.resample_every is not None) and o.dead_threshold >= steps * o.batch_size:
         found.append(
             f"No feature can count as dead: dead_threshold={o.dead_threshold} rows, and the training sees {steps * o.batch_size}. "
