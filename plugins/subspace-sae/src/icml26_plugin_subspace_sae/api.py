@@ -79,7 +79,7 @@ def doubts(settings: TrainingSettings, steps: int) -> list[str]:
         found.append(f"The learning rate warms up over {warmup} steps of {steps}: set warmup to a share, e.g. 0.05.")
     if (r.auxk > 0 or r.resample_every is not None) and o.dead_threshold >= steps * o.batch_size:
         found.append(
-            f"No feature can count as dead: dead_threshold={o.dead_threshold} rows, and the training sees {steps * o.batch_size}. "
+            f"No feature can count as dead: dead_threshold={o.dead_threshold}, of {steps * o.batch_size} rows in all. "
             "AuxK and resampling did nothing; lower it."
         )
     return found
