@@ -7,6 +7,7 @@ token had to do with the answer. Spans are **inclusive** indices of generated to
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -107,6 +108,14 @@ class Attribution:
     kept: np.ndarray
     seconds: dict[str, float] = field(default_factory=dict)
     peak_memory_bytes: int = 0
+
+    def __fingerprint__(self) -> str:
+        """A hash of the numbers; time and memory differ between two equal runs."""
+        sha = hashlib.sha256()
+        for array in (self.scores, self.hops, self.generation_scores, self.residual_ratios, self.kept):
+            sha.update(f"{array.dtype.str}{array.shape}".encode())
+            sha.update(np.ascontiguousarray(array).tobytes())
+        return sha.hexdigest()
 
 
 @dataclass(frozen=True)
