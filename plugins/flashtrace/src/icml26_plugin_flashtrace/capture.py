@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from icml26_plugin_flashtrace.attention import RecomputedAttention, rotate
 from icml26_plugin_flashtrace.families import Family, decoder_layers, family_of
 from icml26_plugin_flashtrace.kernel import AttentionRows, Block, StoredAttention, reconstruction_error
+from icml26_plugin_flashtrace.models import check_ids, check_length, single_sequence
 
 #: Largest error of the residual identity, relative to what attention added, that is accepted in float32.
 IDENTITY_TOLERANCE = 1e-4
@@ -95,29 +96,12 @@ def evaluating(model: nn.Module) -> Iterator[None]:
             module.training = True
 
 
-def checked_ids(model: Any, input_ids: Any, attention_mask: Any = None, max_tokens: int | None = None) -> Tensor:
-    """``input_ids`` as (1, N) int64 on the model's device; InputError for batches, padding, foreign ids and what is too long."""
-    ids = torch.as_tensor(input_ids)
-    if ids.is_floating_point() or ids.dtype is torch.bool:
-        raise InputError(f"input ids must be integers, not {ids.dtype}")
-    if ids.ndim == 2 and ids.shape[0] != 1:
-        raise InputError(f"one sequence at a time: input_ids has batch size {ids.shape[0]}; attribute them in a loop")
-    if ids.ndim > 2 or ids.numel() == 0:
-        raise InputError(f"input_ids must be (N,) or (1, N) with N >= 1, not {tuple(ids.shape)}")
-    if attention_mask is not None and not bool(torch.as_tensor(attention_mask).bool().all()):
-        raise InputError("the attention mask hides tokens: remove the (left) padding and pass the sequence alone")
-    ids = ids.reshape(1, -1).long()
-    vocabulary = model.get_input_embeddings().num_embeddings
-    if int(ids.min()) < 0 or int(ids.max()) >= vocabulary:
-        raise InputError(
-            f"input ids must lie in 0..{vocabulary - 1}, found {int(ids.min())}..{int(ids.max())}; is the tokenizer the model's?"
-        )
-    limits = [n for n in (max_tokens, getattr(model.config, "max_position_embeddings", None)) if n is not None]
-    if limits and ids.shape[1] > min(limits):
-        raise InputError(
-            f"{ids.shape[1]} tokens are more than the {min(limits)} that this model can take; shorten the prompt"
-        )
-    return ids.to(model.get_input_embeddings().weight.device)
+def checked_ids(model: Any, input_ids: Any, max_tokens: int | None = None) -> Tensor:
+    """``input_ids`` as (1, N) int64 on the model's device; InputError for batches, foreign ids and what is too long."""
+    ids = single_sequence(input_ids)
+    check_ids(model, ids)
+    check_length(model, len(ids), max_tokens)
+    return torch.from_numpy(ids)[None].to(model.get_input_embeddings().weight.device)
 
 
 def capture(

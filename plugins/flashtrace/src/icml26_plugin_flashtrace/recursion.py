@@ -36,32 +36,34 @@ def trace_back(
     n_prompt: int,
     hops: int,
     kept: np.ndarray,
+    weights: np.ndarray | None = None,
 ) -> Recursion:
     """Follow the answer back through the generated tokens ``through`` for ``hops`` steps.
 
     ``output`` and ``through`` are inclusive positions in the whole sequence; ``kept`` (N,) bool is False for stop tokens,
     which are no targets and lose their scores after every hop:
 
-        s_0 = span(output, 1),  rho_k = sum_through s_k / sum s_k,  s_{k+1} = span(through, s_k on through)
+        s_0 = span(output, weights),  rho_k = sum_through s_k / sum s_k,  s_{k+1} = span(through, s_k on through)
         w = s_0 + sum_k (rho_0 ... rho_{k-1}) s_k,  on the prompt
 
     Ends early, with zeros for the hops that are left, when nothing reaches the generated tokens any more.
     """
     (o_lo, o_hi), (g_lo, g_hi) = output, through
     keep = kept.astype(np.float32)
-    score = np.asarray(span_scores(o_lo, o_hi, keep[o_lo : o_hi + 1]), dtype=np.float32) * keep
+    start = keep[o_lo : o_hi + 1] if weights is None else weights.astype(np.float32) * keep[o_lo : o_hi + 1]
+    score = np.asarray(span_scores(o_lo, o_hi, start), dtype=np.float32) * keep
     first = score
     added = np.zeros((hops + 1, n_prompt), dtype=np.float32)
     ratios = np.zeros(hops + 1, dtype=np.float32)
     added[0] = score[:n_prompt]
-    ratios[0], weights = _passed_on(score, g_lo, g_hi)
+    ratios[0], passed = _passed_on(score, g_lo, g_hi)
     carried = float(ratios[0])
     for k in range(1, hops + 1):
-        if carried <= 0 or weights.sum() <= 0:
+        if carried <= 0 or passed.sum() <= 0:
             break
-        score = np.asarray(span_scores(g_lo, g_hi, weights), dtype=np.float32) * keep
+        score = np.asarray(span_scores(g_lo, g_hi, passed), dtype=np.float32) * keep
         added[k] = carried * score[:n_prompt]
-        ratios[k], weights = _passed_on(score, g_lo, g_hi)
+        ratios[k], passed = _passed_on(score, g_lo, g_hi)
         carried *= float(ratios[k])
     return Recursion(added, first, ratios)
 
