@@ -104,7 +104,7 @@ def checked_ids(model: Any, input_ids: Any, max_tokens: int | None = None) -> Te
     return torch.from_numpy(ids)[None].to(model.get_input_embeddings().weight.device)
 
 
-def capture(
+def capture_blocks(
     model: Any, input_ids: Any, *, recompute_attention: bool = True, max_tokens: int | None = None
 ) -> list[Block]:
     """The blocks of one forward pass over ``input_ids`` (N,) or (1, N).
@@ -139,8 +139,8 @@ def _check_stored(model: Any, n_layers: int, n_tokens: int) -> None:
     implementation = getattr(model.config, "_attn_implementation", None)
     if implementation != "eager":
         raise InputError(
-            f"stored attention needs the model's probabilities, and attn_implementation={implementation!r} returns none: load the "
-            'model with attn_implementation="eager", or leave recompute_attention on'
+            f"stored attention needs the model's probabilities, and attn_implementation={implementation!r} returns none: "
+            'load the model with attn_implementation="eager", or leave recompute_attention on'
         )
     size = n_layers * model.config.num_attention_heads * n_tokens**2 * 4
     if size > STORED_BYTES_LIMIT:
@@ -197,8 +197,8 @@ def check_identity(blocks: list[Block], rows: list[int]) -> float:
     worst = float(errors.max())
     if not worst <= max(IDENTITY_TOLERANCE, 8 * eps):
         raise InputError(
-            f"x_prev + sum A v does not give x_mid in layer {int(errors.argmax())} (relative error {worst:.2g}): the model computes "
-            "attention in a way that this version does not know (patched code, other masks?), and scores would be wrong"
+            f"x_prev + sum A v does not give x_mid in layer {int(errors.argmax())} (relative error {worst:.2g}): "
+            "the model computes attention in a way that this version does not know (patched code, other masks?), and scores would be wrong"
         )
     return worst
 

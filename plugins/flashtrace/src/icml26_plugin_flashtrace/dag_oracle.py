@@ -30,7 +30,7 @@ class Sizes:
 
 
 def attention_of(sizes: Sizes, gold: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """(H, N, N) float32: prompt rows at random; a reasoning row reads one gold token and the token before it; an answer row reads the reasoning.
+    """(H, N, N) float32: reasoning rows read a gold token and the token before them, answer rows read the reasoning.
 
     Weights: reasoning 0.6 on a random one of ``gold``, 0.2 on the generated token before it (the last prompt token for the
     first one), 0.2 at random; answer 0.6 spread over 3 random reasoning tokens, 0.4 at random.

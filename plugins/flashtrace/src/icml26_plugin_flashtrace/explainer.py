@@ -6,7 +6,7 @@ import hashlib
 import json
 from abc import abstractmethod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from icml26 import InputError, Method, MethodConfig, Problem, RunContext
@@ -23,7 +23,8 @@ class TokenMethodConfig(MethodConfig):
     """What every explainer of tokens understands."""
 
     stop_tokens: tuple[str, ...] = Field(
-        STOP_TOKENS, description="Token texts (stripped) that never count: neither as target nor as source; [] keeps all."
+        STOP_TOKENS,
+        description="Token texts (stripped) that never count: neither as target nor as source; [] keeps all.",
     )
     resume: str | None = Field(
         None, description="Folder that keeps each finished example, so that a run that was stopped goes on from there."

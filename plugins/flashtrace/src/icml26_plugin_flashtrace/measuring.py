@@ -13,7 +13,11 @@ from typing import Any
 
 @dataclass
 class Measured:
-    """``seconds`` by part (``attribution`` wall, ``attribution-cpu`` processor time of the process); ``peak_bytes`` above what was in use at the beginning, 0 where the system does not say."""
+    """What a piece of work cost.
+
+    ``seconds`` by part (``attribution`` is wall time, ``attribution-cpu`` processor time of the process); ``peak_bytes``
+    above what was in use at the beginning, 0 where the system does not say.
+    """
 
     seconds: dict[str, float] = field(default_factory=dict)
     peak_bytes: int = 0

@@ -70,7 +70,7 @@ class Example:
 
 @dataclass(frozen=True)
 class Inputs:
-    """What an explainer may see: ``examples``; ``model`` (a causal ``transformers`` model) and ``tokenizer`` only with the word ``model``."""
+    """What an explainer may see: ``examples``; only with the word ``model`` also a causal language model and its tokenizer."""
 
     examples: tuple[Example, ...]
     model: Any | None = None

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from icml26 import InputError
 
-from icml26_plugin_flashtrace.capture import capture, check_identity, rows_to_check
+from icml26_plugin_flashtrace.capture import capture_blocks, check_identity, rows_to_check
 from icml26_plugin_flashtrace.encoding import check_spans
 from icml26_plugin_flashtrace.explainer import attribution_of
 from icml26_plugin_flashtrace.kernel import (
@@ -78,7 +78,7 @@ def blocks_of(example: Example, model: Any, settings: Settings) -> list[Block]:
     elif model is None or example.input_ids is None:
         raise InputError(f"example {example.id!r} has neither captures nor a model to run")
     else:
-        blocks = capture(
+        blocks = capture_blocks(
             model,
             example.input_ids,
             recompute_attention=settings.recompute_attention,
@@ -169,15 +169,15 @@ def token_wise(
     sink_chunk: int = SINK_CHUNK,
     settings: Settings | None = None,
 ) -> Attribution:
-    """IFR: the normalised rows of the answer's tokens, summed; with ``rollout`` replaced exhaustively through all generated tokens.
+    """IFR: the normalised rows of the answer's tokens, summed.
 
-    Rows of stop tokens are no targets. Raises InputError.
+    With ``rollout`` what they owe to generated tokens is replaced by what those owe, exhaustively (CAGE). Rows of stop tokens are no targets. Raises InputError.
     """
     settings = Settings() if settings is None else settings
     kept = checked_targets(example, settings)
     if sink_chunk < 1:
         raise InputError(f"sink_chunk must be at least 1, not {sink_chunk}")
-    p, n = example.n_prompt, example.n_tokens
+    p = example.n_prompt
     lo, hi = example.output_span
     first, last = (0, hi) if rollout else (lo, hi)
     device = None if model is None else model.get_input_embeddings().weight.device
