@@ -198,7 +198,8 @@ def check_identity(blocks: list[Block], rows: list[int]) -> float:
     if not worst <= max(IDENTITY_TOLERANCE, 8 * eps):
         raise InputError(
             f"x_prev + sum A v does not give x_mid in layer {int(errors.argmax())} (relative error {worst:.2g}): "
-            "the model computes attention in a way that this version does not know (patched code, other masks?), and scores would be wrong"
+            "the model computes attention in a way that this version does not know (patched code, other masks?); "
+            "scores would be wrong"
         )
     return worst
 

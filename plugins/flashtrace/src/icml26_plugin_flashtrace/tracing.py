@@ -171,7 +171,8 @@ def token_wise(
 ) -> Attribution:
     """IFR: the normalised rows of the answer's tokens, summed.
 
-    With ``rollout`` what they owe to generated tokens is replaced by what those owe, exhaustively (CAGE). Rows of stop tokens are no targets. Raises InputError.
+    With ``rollout`` what they owe to generated tokens is replaced by what those owe, exhaustively (CAGE). Stop tokens
+    are no targets. Raises InputError.
     """
     settings = Settings() if settings is None else settings
     kept = checked_targets(example, settings)
