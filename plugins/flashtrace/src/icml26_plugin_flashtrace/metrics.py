@@ -110,10 +110,13 @@ def residual_ratio(output: Output, truth: Truth) -> dict[str, float]:
 
 
 def cost(output: Output, truth: Truth) -> dict[str, float]:
-    """Mean wall time of an example by part, in seconds, and the highest peak memory, in bytes (0: not measured)."""
-    parts = ("forward", "attribution")
+    """Mean seconds of an example: wall time, whole and by part, and processor time of the attribution alone.
+
+    ``peak-memory`` is the highest peak in bytes (0: not measured). What no attribution measured is left out.
+    """
+    parts = ("forward", "attribution", "attribution-cpu")
     seconds = {name: mean_of([a.seconds.get(name, math.nan) for a in output.attributions]) for name in parts}
-    whole = mean_of([sum(a.seconds.values()) if a.seconds else math.nan for a in output.attributions])
+    whole = mean_of([_wall_time(a.seconds) for a in output.attributions])
     peak = max((a.peak_memory_bytes for a in output.attributions), default=0)
     found = {"": whole, **seconds, "peak-memory": float(peak)}
     return {name: value for name, value in found.items() if not math.isnan(value)}
@@ -123,6 +126,11 @@ def mean_of(values: Sequence[float]) -> float:
     """The mean of the values that are not NaN; NaN when there is none."""
     real = [value for value in values if not math.isnan(value)]
     return float(np.mean(real)) if real else math.nan
+
+
+def _wall_time(seconds: dict[str, float]) -> float:
+    parts = [value for name, value in seconds.items() if not name.endswith("-cpu")]
+    return sum(parts) if parts else math.nan
 
 
 def _total(scores: np.ndarray) -> float:

@@ -7,7 +7,6 @@ and the question ``? c :``. The generation walks back, ``c = b ; b = a ; a = 7 ;
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from string import ascii_lowercase
 from typing import Any
 
@@ -46,13 +45,10 @@ class Grammar:
         """N, without the final EOS."""
         return self.n_prompt + self.n_reasoning + 1
 
-    @cached_property
-    def template(self) -> np.ndarray:
-        """(slots, 4) ids of the statements with 0 where a name, value or noise token goes."""
-        rows = np.zeros((self.hops * self.chains + self.noise, 4), dtype=np.int64)
-        rows[: self.hops * self.chains, 1] = _ID["="]
-        rows[:, 3] = _ID[";"]
-        return rows
+    @property
+    def n_lesson(self) -> int:
+        """The tokens of a training sequence that asks for every chain."""
+        return self.n_prompt - 3 + self.chains * (4 + self.n_reasoning)
 
 
 @dataclass(frozen=True)
@@ -63,31 +59,65 @@ class SymbolBatch:
     gold: np.ndarray
 
 
+@dataclass(frozen=True)
+class Statements:
+    """B shuffled lists of statements: ``rows`` (B, slots, 4) ids, ``owner`` (B, slots) the chain of each (-1: noise), and
+    the ``chains`` (B, chains, hops, 4) in their own order."""
+
+    rows: np.ndarray
+    owner: np.ndarray
+    chains: np.ndarray
+
+
 def draw(rng: np.random.Generator, grammar: Grammar, size: int) -> SymbolBatch:
-    """``size`` independent sequences, drawn at once."""
+    """``size`` independent sequences, drawn at once; the first chain is asked for."""
+    drawn = _statements(rng, grammar, size)
+    ids = np.concatenate([drawn.rows.reshape(size, -1), _answered(drawn.chains[:, 0])], axis=1)
+    gold = np.repeat(drawn.owner == 0, 4, axis=1)
+    return SymbolBatch(ids, np.concatenate([gold, np.zeros((size, 3), dtype=bool)], axis=1))
+
+
+def draw_lessons(rng: np.random.Generator, grammar: Grammar, size: int) -> tuple[np.ndarray, np.ndarray]:
+    """Sequences (B, L) in which every chain is asked for in turn, and which tokens (B, L) are to be learnt.
+
+    The questions themselves are not: they cannot be foreseen.
+    """
+    drawn = _statements(rng, grammar, size)
+    blocks = [_answered(drawn.chains[:, c]) for c in range(grammar.chains)]
+    ids = np.concatenate([drawn.rows.reshape(size, -1), *blocks], axis=1)
+    learnt = np.tile(np.arange(blocks[0].shape[1]) >= 3, grammar.chains)
+    before = np.zeros(ids.shape[1] - len(learnt), dtype=bool)
+    return ids, np.tile(np.concatenate([before, learnt]), (size, 1))
+
+
+def _statements(rng: np.random.Generator, grammar: Grammar, size: int) -> Statements:
     h, c, w = grammar.hops, grammar.chains, grammar.noise
     names = _choices(rng, size, len(NAMES), h * c).reshape(size, c, h) + _ID["a"]
-    values = _choices(rng, size, len(VALUES), c) + _ID["0"]
-    rows = np.tile(grammar.template, (size, 1, 1))
-    chains = rows[:, : h * c].reshape(size, c, h, 4)
+    chains = np.empty((size, c, h, 4), dtype=np.int64)
     chains[..., 0] = names
-    chains[:, :, 0, 2] = values
+    chains[..., 1] = _ID["="]
+    chains[:, :, 0, 2] = _choices(rng, size, len(VALUES), c) + _ID["0"]
     chains[:, :, 1:, 2] = names[:, :, :-1]
-    rows[:, : h * c] = chains.reshape(size, h * c, 4)
-    rows[:, h * c :, :3] = rng.integers(len(NOISE), size=(size, w, 3)) + _ID["#0"]
+    chains[..., 3] = _ID[";"]
+    noise = rng.integers(len(NOISE), size=(size, w, 4)) + _ID["#0"]
+    noise[..., 3] = _ID[";"]
+    rows = np.concatenate([chains.reshape(size, h * c, 4), noise], axis=1)
 
     # Random keys, sorted inside each chain, give every interleaving that keeps a chain's order.
     keys = rng.random((size, h * c + w))
     keys[:, : h * c] = np.sort(keys[:, : h * c].reshape(size, c, h), axis=2).reshape(size, h * c)
     order = np.argsort(keys, axis=1)
     owner = np.concatenate([np.repeat(np.arange(c), h), np.full(w, -1)])
-    shuffled = np.take_along_axis(rows, order[..., None], axis=1)
-    asked = names[:, 0, -1]
-    question = np.stack([np.full(size, _ID["?"]), asked, np.full(size, _ID[":"])], axis=1)
-    walk = chains[:, 0, ::-1].reshape(size, 4 * h)
-    ids = np.concatenate([shuffled.reshape(size, -1), question, walk, values[:, :1]], axis=1)
-    gold = np.repeat(owner[order] == 0, 4, axis=1)
-    return SymbolBatch(ids, np.concatenate([gold, np.zeros((size, 3), dtype=bool)], axis=1))
+    return Statements(np.take_along_axis(rows, order[..., None], axis=1), owner[order], chains)
+
+
+def _answered(chain: np.ndarray) -> np.ndarray:
+    """Question, walk back and answer (B, 3 + 4 hops + 1) of chains (B, hops, 4)."""
+    size = len(chain)
+    mark = np.full((size, 1), _ID["?"]), np.full((size, 1), _ID[":"])
+    return np.concatenate(
+        [mark[0], chain[:, -1, :1], mark[1], chain[:, ::-1].reshape(size, -1), chain[:, 0, 2:3]], axis=1
+    )
 
 
 def symbol_tokenizer() -> Any:

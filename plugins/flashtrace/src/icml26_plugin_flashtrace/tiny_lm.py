@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,22 +12,27 @@ from typing import Any
 import numpy as np
 import torch
 
-from icml26_plugin_flashtrace.symbols import EOS, PAD, VOCABULARY, Grammar, draw
+from icml26_plugin_flashtrace.symbols import EOS, PAD, VOCABULARY, Grammar, draw, draw_lessons
 
 CONTEXT = 128
 
 
 @dataclass(frozen=True)
 class TinyTraining:
-    """Size and training of the tiny model; ``steps`` at most, it stops early at ``stop_at`` exact generations."""
+    """Size and training of the tiny model; ``steps`` at most, it stops early at ``stop_at`` exact generations.
+
+    The first ``lessons`` of the steps ask for every chain of a prompt in turn, which teaches much faster; the rest, at most,
+    train on the sequences as they are used, with one question and the end of sequence.
+    """
 
     width: int = 64
     layers: int = 3
     heads: int = 4
     kv_heads: int = 2
-    steps: int = 3000
-    batch_size: int = 64
-    learning_rate: float = 2e-3
+    steps: int = 2000
+    lessons: float = 0.8
+    batch_size: int = 32
+    learning_rate: float = 3e-3
     warmup: int = 100
     check_every: int = 100
     stop_at: float = 0.98
@@ -56,6 +62,8 @@ def build(training: TinyTraining, generator_seed: int) -> Any:
         pad_token_id=VOCABULARY.index(PAD),
         eos_token_id=VOCABULARY.index(EOS),
         bos_token_id=None,
+        # transformers' 0.02 suits wide models; at this width attention would hardly begin to differ from uniform.
+        initializer_range=training.width**-0.5,
         attn_implementation="eager",
     )
     with torch.random.fork_rng(devices=[]):
@@ -77,8 +85,14 @@ def train(
     accuracy, step = 0.0, 0
     model.train()
     for step in range(1, training.steps + 1):
-        ids = with_eos(draw(rng, grammar, training.batch_size).ids)
-        loss = generation_loss(model, ids, grammar.n_prompt)
+        if step <= training.lessons * training.steps:
+            lesson = easier(grammar, rng)
+            ids, learnt = (torch.from_numpy(x) for x in draw_lessons(rng, lesson, training.batch_size))
+        else:
+            ids = with_eos(draw(rng, grammar, training.batch_size).ids)
+            learnt = torch.zeros_like(ids, dtype=torch.bool)
+            learnt[:, grammar.n_prompt :] = True
+        loss = lesson_loss(model, ids, learnt)
         optimiser.zero_grad(set_to_none=True)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -95,29 +109,43 @@ def train(
     return Trained(model, accuracy, step)
 
 
+def easier(grammar: Grammar, rng: np.random.Generator) -> Grammar:
+    """A grammar with at most as many chains and statements: short problems teach the look-up that long ones need."""
+    hops, chains = int(rng.integers(1, grammar.hops + 1)), int(rng.integers(1, grammar.chains + 1))
+    return dataclasses.replace(grammar, hops=hops, chains=chains)
+
+
 def with_eos(ids: np.ndarray) -> torch.Tensor:
     """Ids (B, N) closed by EOS, as a tensor."""
     return torch.from_numpy(np.concatenate([ids, np.full((len(ids), 1), VOCABULARY.index(EOS))], axis=1))
 
 
-def generation_loss(model: Any, ids: torch.Tensor, n_prompt: int) -> torch.Tensor:
-    """Mean cross-entropy (nats) of the tokens after the prompt."""
-    logits = model(input_ids=ids, use_cache=False).logits[:, n_prompt - 1 : -1]
-    return torch.nn.functional.cross_entropy(logits.reshape(-1, logits.shape[-1]), ids[:, n_prompt:].reshape(-1))
+def lesson_loss(model: Any, ids: torch.Tensor, learnt: torch.Tensor) -> torch.Tensor:
+    """Mean cross-entropy (nats) of the tokens marked in ``learnt`` (B, L), each predicted from those before it."""
+    logits = model(input_ids=ids, use_cache=False).logits[:, :-1]
+    wanted = learnt[:, 1:]
+    return torch.nn.functional.cross_entropy(logits[wanted], ids[:, 1:][wanted])
+
+
+def is_exact(model: Any, ids: np.ndarray, n_prompt: int) -> np.ndarray:
+    """(B,) bool: every generated token of ids (B, N) is the model's first choice.
+
+    With the right tokens before it at each place, which for a whole right sequence is the same as greedy decoding (the end
+    of sequence aside).
+    """
+    tensor = torch.from_numpy(ids)
+    with torch.no_grad():
+        guess = model(input_ids=tensor, use_cache=False).logits[:, n_prompt - 1 : -1].argmax(-1)
+    return (guess == tensor[:, n_prompt:]).all(dim=1).numpy()
 
 
 def exact_share(model: Any, grammar: Grammar, rng: np.random.Generator, size: int = 256) -> float:
-    """The share of fresh sequences of which every generated token is the model's first choice.
-
-    With the right tokens before it at each place, which for a whole right sequence is the same as greedy decoding.
-    """
-    ids = with_eos(draw(rng, grammar, size).ids)
+    """The share of fresh sequences that are exact."""
     was_training = model.training
     model.eval()
-    with torch.no_grad():
-        guess = model(input_ids=ids, use_cache=False).logits[:, grammar.n_prompt - 1 : -1].argmax(-1)
+    share = float(is_exact(model, draw(rng, grammar, size).ids, grammar.n_prompt).mean())
     model.train(was_training)
-    return float((guess == ids[:, grammar.n_prompt :]).all(dim=1).double().mean())
+    return share
 
 
 def save(trained: Trained, folder: Path) -> None:

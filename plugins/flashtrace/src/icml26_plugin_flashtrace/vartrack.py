@@ -6,6 +6,7 @@ After RULER's variable tracking and needle tasks. Everything is drawn from the g
 
 from __future__ import annotations
 
+from itertools import pairwise
 from string import ascii_uppercase
 
 import numpy as np
@@ -137,7 +138,7 @@ def _keys(rng: np.random.Generator, count: int) -> list[str]:
 
 def _chain(names: list[str], value: int) -> list[str]:
     lines = [f"VAR {names[0]} = {value}."]
-    return lines + [f"VAR {later} = VAR {before}." for before, later in zip(names, names[1:], strict=False)]
+    return lines + [f"VAR {later} = VAR {before}." for before, later in pairwise(names)]
 
 
 def _shuffled(rng: np.random.Generator, owners: list[int], lines: list[list[str]]) -> list[tuple[int, str]]:

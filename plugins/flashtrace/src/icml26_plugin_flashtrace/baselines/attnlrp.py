@@ -98,7 +98,7 @@ class _WithGradient(torch.autograd.Function):
         return value.clone()
 
     @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[None, torch.Tensor, None]:  # type: ignore[override]
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[None, torch.Tensor, None]:
         (factor,) = ctx.saved_tensors
         return None, gradient * factor, None
 
@@ -112,15 +112,15 @@ class _ScaledGradient(torch.autograd.Function):
         return x.view_as(x)
 
     @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:  # type: ignore[override]
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
         return gradient * ctx.factor, None
 
 
 def with_gradient(value: torch.Tensor, x: torch.Tensor, factor: torch.Tensor) -> torch.Tensor:
     """``value``, of which autograd believes that its derivative by ``x`` is ``factor`` (elementwise)."""
-    return _WithGradient.apply(value.detach(), x, factor)  # type: ignore[no-any-return]
+    return _WithGradient.apply(value.detach(), x, factor)
 
 
 def scaled_gradient(x: torch.Tensor, factor: float) -> torch.Tensor:
     """``x``, whose gradient is multiplied by ``factor``."""
-    return _ScaledGradient.apply(x, factor)  # type: ignore[no-any-return]
+    return _ScaledGradient.apply(x, factor)
