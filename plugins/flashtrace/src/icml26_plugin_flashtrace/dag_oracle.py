@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from icml26 import Dataset, DatasetConfig, Problem, RunContext
+from icml26 import DatasetConfig, Problem, RunContext
 from pydantic import Field, model_validator
 
-from icml26_plugin_flashtrace.task import Attribution, Captures, Example, Inputs, LayerCapture, Output, Truth
+from icml26_plugin_flashtrace.problem import TokenDataset
+from icml26_plugin_flashtrace.task import Captures, Example, Inputs, LayerCapture, Truth
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ def draw_captures(sizes: Sizes, gold: np.ndarray, rng: np.random.Generator) -> C
     return Captures(tuple(layers))
 
 
-class DagOracle(Dataset[Inputs, Truth]):
+class DagOracle(TokenDataset):
     """Made-up forward passes in which the answer reads the reasoning, and the reasoning reads the gold prompt tokens."""
 
     class Config(DatasetConfig):
@@ -118,22 +119,3 @@ class DagOracle(Dataset[Inputs, Truth]):
         truth = Truth(tuple(gold), examples=tuple(example.for_truth() for example in examples))
         info = {"examples": c.n_examples, "tokens": sizes.n_tokens, "gold": c.n_gold}
         return Problem(Inputs(tuple(examples)), truth, info)
-
-    def perfect(self, problem: Problem[Inputs, Truth]) -> Output:
-        """All mass on the gold tokens."""
-        return _told(problem, right=True)
-
-    def broken(self, problem: Problem[Inputs, Truth]) -> Output:
-        """All mass on the other tokens."""
-        return _told(problem, right=False)
-
-
-def _told(problem: Problem[Inputs, Truth], right: bool) -> Output:
-    attributions = []
-    for example, gold in zip(problem.inputs.examples, problem.truth.gold, strict=True):
-        assert gold is not None
-        scores = (gold if right else ~gold).astype(np.float32)
-        generated = np.zeros(example.n_tokens - example.n_prompt, dtype=np.float32)
-        kept = np.ones(example.n_tokens, dtype=bool)
-        attributions.append(Attribution(scores, scores[None], generated, np.zeros(1, dtype=np.float32), kept))
-    return Output(tuple(attributions))

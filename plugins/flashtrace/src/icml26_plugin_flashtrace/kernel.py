@@ -132,12 +132,19 @@ def chunks(stop: int, size: int) -> Iterator[tuple[int, int]]:
         yield lo, min(stop, lo + size)
 
 
+def chunk_of(block: Block, chunk_tokens: int | None) -> int:
+    """Sources at once: what was asked for, or 128, more where their vectors take less than a MiB."""
+    if chunk_tokens is not None:
+        return chunk_tokens
+    return max(CHUNK_TOKENS, 2**18 // (block.attention.n_heads * block.out_weight.shape[0]))
+
+
 def span_attention(block: Block, lo: int, hi: int, weights: Tensor, row_chunk: int = ROW_CHUNK) -> Tensor:
     """a_j^h = sum_{i in span, i >= j} w_i A^h_ij: (H, hi + 1), read in chunks of rows."""
     total = torch.zeros(block.attention.n_heads, hi + 1, device=weights.device)
     for first, last in chunks(hi - lo + 1, row_chunk):
         rows = block.rows(lo + first, lo + last - 1)
-        total[:, : rows.shape[2]] += torch.einsum("i,hij->hj", weights[first:last], rows)
+        total[:, : rows.shape[2]] += torch.matmul(weights[first:last], rows)
     return total
 
 
@@ -147,7 +154,7 @@ def span_shares(
     hi: int,
     weights: Tensor | None = None,
     *,
-    chunk_tokens: int = CHUNK_TOKENS,
+    chunk_tokens: int | None = None,
     row_chunk: int = ROW_CHUNK,
     renorm_threshold: float = 0.0,
     cache: VectorCache | None = None,
@@ -175,7 +182,7 @@ def span_shares(
         a = span_attention(block, lo, hi, w, row_chunk).T.contiguous()
         y_norm, minus_y = y.abs().sum(), -y
         p = torch.empty(hi + 1, device=w.device)
-        for first, last in chunks(hi + 1, chunk_tokens):
+        for first, last in chunks(hi + 1, chunk_of(block, chunk_tokens)):
             v = cache.get(number, block, first, last)
             away = torch.addcmul(minus_y, v, a[first:last, :, None]).abs_().sum(-1)
             p[first:last] = _above((y_norm - away).clamp_min_(0.0), renorm_threshold).sum(-1)

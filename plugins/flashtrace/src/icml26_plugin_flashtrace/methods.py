@@ -8,7 +8,7 @@ from icml26 import RunContext
 from pydantic import Field
 
 from icml26_plugin_flashtrace.explainer import TokenMethod, TokenMethodConfig
-from icml26_plugin_flashtrace.kernel import CHUNK_TOKENS, SINK_CHUNK
+from icml26_plugin_flashtrace.kernel import SINK_CHUNK
 from icml26_plugin_flashtrace.task import Attribution, Example, Inputs
 from icml26_plugin_flashtrace.tracing import Settings, token_wise, trace
 
@@ -19,7 +19,9 @@ class KernelConfig(TokenMethodConfig):
     renorm_threshold: float = Field(
         0.0, ge=0, le=1e6, description="Proximities below this become 0 before they are normalised (0: none)."
     )
-    chunk_tokens: int = Field(CHUNK_TOKENS, ge=1, le=10_000_000, description="Source tokens handled at once.")
+    chunk_tokens: int | None = Field(
+        None, ge=1, le=10_000_000, description="Source tokens handled at once (none: 128, more for narrow models)."
+    )
     recompute_attention: bool = Field(
         True, description="Compute rows of attention when needed; false keeps the model's own (eager, memory N^2)."
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from icml26 import DatasetSpec, MethodSpec, MetricSpec, Paper, TaskSpec, Value, hookimpl
+from icml26 import DatasetSpec, MethodSpec, MetricSpec, Paper, Provides, TaskSpec, Value, hookimpl
 
 TASK = "attribution.tokens"
 PACKAGE = "icml26_plugin_flashtrace"
@@ -93,6 +93,7 @@ def icml26_methods() -> list[MethodSpec]:
             "baseline_methods:IntegratedGradients",
             "Integrated gradients of the answer's log-probability, from end-of-sequence tokens to the input.",
             smoke={"steps": 4},
+            extra="captum",
         ),
         _on_models("attnlrp", "baseline_methods:AttnLrp", "AttnLRP: gradient × input with relevance-preserving rules."),
         _on_models(
@@ -113,6 +114,11 @@ def icml26_methods() -> list[MethodSpec]:
     ]
 
 
+def _with_model(name: str, target: str, summary: str, **options: Any) -> DatasetSpec:
+    options = {"provides": ("model",), "files": ("model_path",), **options}
+    return DatasetSpec(name=name, task=TASK, target=f"{PACKAGE}.{target}", summary=summary, **options)
+
+
 @hookimpl
 def icml26_datasets() -> list[DatasetSpec]:
     """Made-up forward passes, made-up prompts for real models, and the user's own texts."""
@@ -124,6 +130,52 @@ def icml26_datasets() -> list[DatasetSpec]:
             summary="Made-up forward passes whose answer reads the reasoning, which reads ten gold prompt tokens; no model.",
             provides=("captures", "gold"),
             smoke={"n_examples": 2},
+        ),
+        _with_model(
+            "tiny-vartrack",
+            "datasets:TinyVariableTracking",
+            "Variable tracking in symbols, read by a tiny Llama that is trained on it first (about 2 minutes, then cached).",
+            provides=("model", "gold"),
+            files=(),
+            smoke={"n_examples": 2, "steps": 10, "only_correct": False},
+        ),
+        _with_model(
+            "vartrack",
+            "datasets:VariableTracking",
+            "Generated prompts (after RULER): chains of variables among distractors; the reasoning walks one back.",
+            provides=("model", "gold"),
+            smoke={"n_examples": 2},
+        ),
+        _with_model(
+            "niah",
+            "datasets:Needles",
+            "Generated prompts (after RULER): key-value sentences in a haystack, two of which are asked for.",
+            provides=("model", "gold"),
+            smoke={"n_examples": 2},
+        ),
+        _with_model(
+            "absorb",
+            "datasets:Absorb",
+            "The prompts of vartrack answered without reasoning: compare, to see what reasoning absorbs.",
+            provides=("model", "gold"),
+            smoke={"n_examples": 2},
+        ),
+        _with_model(
+            "jsonl",
+            "file_datasets:JsonLines",
+            "Your own prompts and generations with marked spans, or RULER's files, one JSON object a line.",
+            provides=("model", Provides("gold", when={"gold": (True,)})),
+            files=("path", "model_path"),
+            seeded=False,
+            smoke={"max_examples": 2},
+        ),
+        _with_model(
+            "text-file",
+            "file_datasets:TextFile",
+            "Your own prompt in a text file, with its generation in another one or by the model.",
+            files=("path", "generation_path", "model_path"),
+            seeded=False,
+            smoke={"max_new_tokens": 8},
         ),
     ]
 

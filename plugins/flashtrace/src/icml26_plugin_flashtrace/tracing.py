@@ -35,21 +35,21 @@ class Settings:
     """What all three read-outs share; defaults are the released code's.
 
     ``stop_tokens``: stripped texts that never count. ``renorm_threshold``: proximities below it become 0.
-    ``chunk_tokens``: sources at once. ``recompute_attention``: rows on demand instead of the model's own N x N matrices.
-    ``check_identity``: refuse a model whose forward pass is not the one we know. ``cache_bytes``: memory for vectors that
-    the next hop needs again. ``max_tokens``: refuse longer sequences.
+    ``chunk_tokens``: sources at once (None: 128, more for narrow models). ``recompute_attention``: rows on demand instead of
+    the model's own N x N matrices. ``check_identity``: refuse a model whose forward pass is not the one we know.
+    ``cache_bytes``: memory for vectors that the next hop needs again. ``max_tokens``: refuse longer sequences.
     """
 
     stop_tokens: tuple[str, ...] = STOP_TOKENS
     renorm_threshold: float = 0.0
-    chunk_tokens: int = CHUNK_TOKENS
+    chunk_tokens: int | None = None
     recompute_attention: bool = True
     check_identity: bool = True
     cache_bytes: int = 256 * 2**20
     max_tokens: int | None = None
 
     def __post_init__(self) -> None:
-        if self.chunk_tokens < 1:
+        if self.chunk_tokens is not None and self.chunk_tokens < 1:
             raise InputError(f"chunk_tokens must be at least 1, not {self.chunk_tokens}")
         if not self.renorm_threshold >= 0:
             raise InputError(f"renorm_threshold must be at least 0, not {self.renorm_threshold}")
@@ -191,7 +191,7 @@ def token_wise(
                 p + first,
                 p + last,
                 sink_chunk=sink_chunk,
-                chunk_tokens=settings.chunk_tokens,
+                chunk_tokens=settings.chunk_tokens or CHUNK_TOKENS,
                 renorm_threshold=settings.renorm_threshold,
             )
             table = rows.cpu().numpy()
