@@ -114,15 +114,9 @@ def test_masses_are_shares_of_hop_0() -> None:
 
 
 def test_cost_names_only_what_was_measured() -> None:
-    timed = Attribution(
-        np.ones(1),
-        np.ones((1, 1)),
-        np.ones(1),
-        np.ones(1),
-        np.ones(2, bool),
-        {"forward": 1.0, "attribution": 0.5, "attribution-cpu": 0.4},
-        77,
-    )
+    seconds = {"forward": 1.0, "attribution": 0.5, "attribution-cpu": 0.4}
+    one = np.ones(1)
+    timed = Attribution(one, one[None], one, one, np.ones(2, bool), seconds, 77)
     assert metrics.cost(Output((timed,)), Truth((None,))) == {
         "": 1.5, "forward": 1.0, "attribution": 0.5, "attribution-cpu": 0.4, "peak-memory": 77.0,
     }  # fmt: skip

@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 import pytest
-from icml26_plugin_flashtrace.symbols import VOCABULARY, Grammar, draw, texts_of
+from icml26_plugin_flashtrace.symbols import VOCABULARY, Grammar, draw, draw_lessons, texts_of
 from icml26_plugin_flashtrace.vartrack import needles, variable_tracking, without_reasoning
 
 
@@ -68,18 +68,33 @@ def test_symbolic_sequences_obey_the_grammar() -> None:
     grammar = Grammar(hops=3, chains=4, noise=2)
     batch = draw(np.random.default_rng(0), grammar, 50)
     assert batch.ids.shape == (50, grammar.n_tokens) and batch.gold.shape == (50, grammar.n_prompt)
-    assert batch.gold.sum(axis=1).tolist() == [12] * 50
+    assert batch.gold.sum(axis=1).tolist() == [9] * 50
     assert len(VOCABULARY) == len(set(VOCABULARY)) == 64
     for ids, gold in zip(batch.ids, batch.gold, strict=True):
         words = "".join(texts_of(ids)).split()
         prompt, generation = words[: grammar.n_prompt], words[grammar.n_prompt :]
         evidence = [word for word, marked in zip(prompt, gold, strict=True) if marked]
-        facts = dict(line.split(" = ") for line in " ".join(evidence).rstrip(" ;").split(" ; "))
+        facts = dict(line.split(" ") for line in " ".join(evidence).rstrip(" ;").split(" ; "))
         asked = prompt[-2]
         walked = []
         while asked in facts:
-            walked += [asked, "=", facts[asked], ";"]
+            walked += [asked, facts[asked], ";"]
             asked = facts[asked]
-        assert generation == [*walked, asked]
-        names = [prompt[k - 1] for k, word in enumerate(prompt) if word == "="]
-        assert len(names) == len(set(names)) == 12
+        assert generation == [*walked, "=", asked]
+        named = [prompt[k] for k in range(0, grammar.n_prompt - 3, 3) if not prompt[k].startswith("#")]
+        assert len(named) == len(set(named)) == 12
+
+
+def test_lessons_ask_for_every_chain_and_teach_the_same_answers() -> None:
+    grammar = Grammar(hops=2, chains=3, noise=1)
+    ids, learnt = draw_lessons(np.random.default_rng(1), grammar, 4)
+    assert ids.shape == learnt.shape == (4, grammar.n_lesson)
+    for row, mask in zip(ids, learnt, strict=True):
+        words = "".join(texts_of(row)).split()
+        facts = {words[k]: words[k + 1] for k in range(0, 3 * 7, 3)}
+        blocks = np.array(words[21:]).reshape(3, 11).tolist()
+        for ask, name, then, *walk in blocks:
+            middle = facts[name]
+            assert [ask, then] == ["?", ":"]
+            assert walk == [name, middle, ";", middle, facts[middle], ";", "=", facts[middle]]
+        assert mask[21:].reshape(3, 11).tolist() == [[False] * 3 + [True] * 8] * 3 and not mask[:21].any()

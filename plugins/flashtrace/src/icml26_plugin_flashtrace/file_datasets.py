@@ -38,7 +38,7 @@ class JsonLines(TokenDataset):
         """Read and check all rows, then open the model."""
         c = self.config
         convert = marked_row if c.format == "rows" else ruler_row
-        texts = []
+        texts: list[MarkedText] = []
         for number, row in read_rows(Path(c.path)):
             if c.max_examples is not None and len(texts) >= c.max_examples:
                 break

@@ -197,6 +197,8 @@ def single_sequence(input_ids: Any, attention_mask: Any | None = None) -> np.nda
     if ids.ndim not in (1, 2):
         raise InputError(f"input_ids have shape {ids.shape}: (N,) or (1, N) is expected")
     ids = ids.reshape(-1)
+    if ids.size == 0:
+        raise InputError("the sequence is empty")
     if ids.dtype.kind not in "iu":
         raise InputError(f"input_ids are {ids.dtype}, not integers")
     if attention_mask is not None:

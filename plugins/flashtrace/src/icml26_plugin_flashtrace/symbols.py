@@ -1,7 +1,8 @@
 """The symbolic twin of variable tracking: one token a name, so that a tiny language model learns it within minutes.
 
-A statement is ``a = 7 ;`` or ``b = a ;``. A prompt holds chains of statements, shuffled but in order inside each chain, noise,
-and the question ``? c :``. The generation walks back, ``c = b ; b = a ; a = 7 ;``, and then answers ``7``.
+A statement gives a name a value, ``a 7 ;``, or that of another name, ``b a ;``. A prompt holds chains of statements, shuffled
+but in order inside each chain, noise, and the question ``? c :``. The generation walks back, ``c b ; b a ; a 7 ;``, and then
+answers ``= 7``.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _ID = {symbol: k for k, symbol in enumerate(VOCABULARY)}
 
 @dataclass(frozen=True)
 class Grammar:
-    """``chains`` chains of ``hops`` statements, and ``noise`` statements of three meaningless tokens."""
+    """``chains`` chains of ``hops`` statements, and ``noise`` statements of two meaningless tokens."""
 
     hops: int = 3
     chains: int = 4
@@ -33,12 +34,12 @@ class Grammar:
     @property
     def n_prompt(self) -> int:
         """P, the tokens of a prompt."""
-        return 4 * self.hops * self.chains + 4 * self.noise + 3
+        return 3 * self.hops * self.chains + 3 * self.noise + 3
 
     @property
     def n_reasoning(self) -> int:
-        """The tokens of the walk back."""
-        return 4 * self.hops
+        """The tokens of the walk back and the equals sign."""
+        return 3 * self.hops + 1
 
     @property
     def n_tokens(self) -> int:
@@ -61,8 +62,8 @@ class SymbolBatch:
 
 @dataclass(frozen=True)
 class Statements:
-    """B shuffled lists of statements: ``rows`` (B, slots, 4) ids, ``owner`` (B, slots) the chain of each (-1: noise), and
-    the ``chains`` (B, chains, hops, 4) in their own order."""
+    """B shuffled lists of statements: ``rows`` (B, slots, 3) ids, ``owner`` (B, slots) the chain of each (-1: noise), and
+    the ``chains`` (B, chains, hops, 3) in their own order."""
 
     rows: np.ndarray
     owner: np.ndarray
@@ -73,7 +74,7 @@ def draw(rng: np.random.Generator, grammar: Grammar, size: int) -> SymbolBatch:
     """``size`` independent sequences, drawn at once; the first chain is asked for."""
     drawn = _statements(rng, grammar, size)
     ids = np.concatenate([drawn.rows.reshape(size, -1), _answered(drawn.chains[:, 0])], axis=1)
-    gold = np.repeat(drawn.owner == 0, 4, axis=1)
+    gold = np.repeat(drawn.owner == 0, 3, axis=1)
     return SymbolBatch(ids, np.concatenate([gold, np.zeros((size, 3), dtype=bool)], axis=1))
 
 
@@ -93,15 +94,14 @@ def draw_lessons(rng: np.random.Generator, grammar: Grammar, size: int) -> tuple
 def _statements(rng: np.random.Generator, grammar: Grammar, size: int) -> Statements:
     h, c, w = grammar.hops, grammar.chains, grammar.noise
     names = _choices(rng, size, len(NAMES), h * c).reshape(size, c, h) + _ID["a"]
-    chains = np.empty((size, c, h, 4), dtype=np.int64)
+    chains = np.empty((size, c, h, 3), dtype=np.int64)
     chains[..., 0] = names
-    chains[..., 1] = _ID["="]
-    chains[:, :, 0, 2] = _choices(rng, size, len(VALUES), c) + _ID["0"]
-    chains[:, :, 1:, 2] = names[:, :, :-1]
-    chains[..., 3] = _ID[";"]
-    noise = rng.integers(len(NOISE), size=(size, w, 4)) + _ID["#0"]
-    noise[..., 3] = _ID[";"]
-    rows = np.concatenate([chains.reshape(size, h * c, 4), noise], axis=1)
+    chains[:, :, 0, 1] = _choices(rng, size, len(VALUES), c) + _ID["0"]
+    chains[:, :, 1:, 1] = names[:, :, :-1]
+    chains[..., 2] = _ID[";"]
+    noise = rng.integers(len(NOISE), size=(size, w, 3)) + _ID["#0"]
+    noise[..., 2] = _ID[";"]
+    rows = np.concatenate([chains.reshape(size, h * c, 3), noise], axis=1)
 
     # Random keys, sorted inside each chain, give every interleaving that keeps a chain's order.
     keys = rng.random((size, h * c + w))
@@ -112,12 +112,11 @@ def _statements(rng: np.random.Generator, grammar: Grammar, size: int) -> Statem
 
 
 def _answered(chain: np.ndarray) -> np.ndarray:
-    """Question, walk back and answer (B, 3 + 4 hops + 1) of chains (B, hops, 4)."""
+    """Question, walk back and answer (B, 3 + 3 hops + 2) of chains (B, hops, 3)."""
     size = len(chain)
-    mark = np.full((size, 1), _ID["?"]), np.full((size, 1), _ID[":"])
-    return np.concatenate(
-        [mark[0], chain[:, -1, :1], mark[1], chain[:, ::-1].reshape(size, -1), chain[:, 0, 2:3]], axis=1
-    )
+    ask, then, equals = (np.full((size, 1), _ID[mark]) for mark in ("?", ":", "="))
+    walk = chain[:, ::-1].reshape(size, -1)
+    return np.concatenate([ask, chain[:, -1, :1], then, walk, equals, chain[:, 0, 1:2]], axis=1)
 
 
 def symbol_tokenizer() -> Any:

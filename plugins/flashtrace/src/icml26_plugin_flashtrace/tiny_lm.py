@@ -64,6 +64,7 @@ def build(training: TinyTraining, generator_seed: int) -> Any:
         bos_token_id=None,
         # transformers' 0.02 suits wide models; at this width attention would hardly begin to differ from uniform.
         initializer_range=training.width**-0.5,
+        tie_word_embeddings=True,  # copying a symbol, all that this grammar asks for, is then easy to learn
         attn_implementation="eager",
     )
     with torch.random.fork_rng(devices=[]):
@@ -111,7 +112,7 @@ def train(
 
 def easier(grammar: Grammar, rng: np.random.Generator) -> Grammar:
     """A grammar with at most as many chains and statements: short problems teach the look-up that long ones need."""
-    hops, chains = int(rng.integers(1, grammar.hops + 1)), int(rng.integers(1, grammar.chains + 1))
+    hops, chains = int(rng.integers(1, grammar.hops + 1)), int(rng.integers(min(2, grammar.chains), grammar.chains + 1))
     return dataclasses.replace(grammar, hops=hops, chains=chains)
 
 
@@ -154,7 +155,7 @@ def save(trained: Trained, folder: Path) -> None:
 
     from safetensors.torch import save_file
 
-    save_file({k: v.contiguous() for k, v in trained.model.state_dict().items()}, folder / "weights.safetensors")
+    save_file(_own_tensors(trained.model), folder / "weights.safetensors")
     (folder / "trained.json").write_text(json.dumps({"accuracy": trained.accuracy, "steps": trained.steps}))
 
 
@@ -165,10 +166,16 @@ def load(training: TinyTraining, folder: Path) -> Trained:
     from safetensors.torch import load_file
 
     model = build(training, 0)
-    model.load_state_dict(load_file(folder / "weights.safetensors"))
+    model.load_state_dict(load_file(folder / "weights.safetensors"), strict=False)
+    model.tie_weights()
     model.eval()
     model.requires_grad_(False)
     return Trained(model, **json.loads((folder / "trained.json").read_text()))
+
+
+def _own_tensors(model: Any) -> dict[str, torch.Tensor]:
+    """The state without the head, which is the embedding (safetensors stores no tensor twice)."""
+    return {name: tensor.contiguous() for name, tensor in model.state_dict().items() if name != "lm_head.weight"}
 
 
 def _rate(step: int, training: TinyTraining) -> float:
