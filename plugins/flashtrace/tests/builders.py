@@ -77,7 +77,7 @@ def words_tokenizer(model_max_length: int = 100_000) -> Any:
     from transformers import PreTrainedTokenizerFast
 
     words = ["<pad>", "<s>", "</s>", "<unk>", ",", ".", " "]
-    words += [f"w{k}" for k in range(40)] + ["\\boxed{", "}", "the", "answer", "is"]
+    words += [f"w{k}" for k in range(52)] + ["\\boxed{", "}", "the", "answer", "is"]
     core = Tokenizer(models.WordLevel({word: k for k, word in enumerate(words)}, unk_token="<unk>"))
     core.pre_tokenizer = pre_tokenizers.Split(Regex(r"\\boxed\{|[},.]| |[^ },.\\]+"), behavior="isolated")
     return PreTrainedTokenizerFast(

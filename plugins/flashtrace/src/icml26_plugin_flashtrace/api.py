@@ -71,7 +71,10 @@ class TraceResult:
         """A standalone page: prompt tokens shaded, scores on hover, hops as tabs; written to ``path`` when one is given."""
         from icml26_plugin_flashtrace.heatmap import html_page
 
-        page = html_page(self.example.tokens, self.example.n_prompt, self.attribution, title=title)
+        example = self.example
+        page = html_page(
+            example.tokens, example.n_prompt, self.attribution, title=title, output_span=example.output_span
+        )
         if path is not None:
             Path(path).write_text(page, encoding="utf-8")
         return page
@@ -188,6 +191,7 @@ class FlashTrace:
             messages = [{"role": "user", "content": prompt}]
             text = self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
         pieces = tokenise(text, self.tokenizer, special=not self.chat_template)
+        pad = self.tokenizer.pad_token_id
         ids = torch.from_numpy(pieces.ids)[None].to(self.model.get_input_embeddings().weight.device)
         with evaluating(self.model):
             found = self.model.generate(
@@ -195,7 +199,7 @@ class FlashTrace:
                 attention_mask=torch.ones_like(ids),
                 do_sample=False,
                 max_new_tokens=max_new_tokens,
-                pad_token_id=self.tokenizer.pad_token_id or self.tokenizer.eos_token_id,
+                pad_token_id=self.tokenizer.eos_token_id if pad is None else pad,
             )
         answer = str(self.tokenizer.decode(found[0, ids.shape[1] :], skip_special_tokens=True))
         if not answer.strip():

@@ -89,7 +89,14 @@ class TokenMethod(Method[Inputs, Output]):
                 file.write(json.dumps(as_json(example, attribution), ensure_ascii=False) + "\n")
         for k, (example, attribution) in enumerate(zip(examples[:PICTURES], output.attributions, strict=False)):
             known = gold[k] if k < len(gold) else None
-            page = html_page(example.tokens, example.n_prompt, attribution, title=example.id, gold=known)
+            page = html_page(
+                example.tokens,
+                example.n_prompt,
+                attribution,
+                title=example.id,
+                gold=known,
+                output_span=example.output_span,
+            )
             ctx.artifact(f"heatmap-{k + 1}.html").write_text(page, encoding="utf-8")
             if k == 0:
                 draw_png(ctx.artifact("heatmap-1.png"), example.tokens, example.n_prompt, attribution, gold=known)
