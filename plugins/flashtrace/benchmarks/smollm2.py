@@ -31,21 +31,22 @@ from icml26_plugin_flashtrace.models import SMOLLM2, load_model
 from icml26_plugin_flashtrace.task import Attribution, Example, Inputs
 from icml26_plugin_flashtrace.vartrack import variable_tracking
 
-#: name: (class, config, whether it runs on every prompt, whether its deletion curve is drawn beyond the first prompts, too)
-METHODS: dict[str, tuple[Any, dict[str, Any], bool, bool]] = {
-    "flashtrace, K = 1": (methods.FlashTraceMethod, {}, True, True),
-    "flashtrace, K = 0": (methods.FlashTraceMethod, {"hops": 0}, True, False),
-    "flashtrace, K = 3": (methods.FlashTraceMethod, {"hops": 3}, True, False),
-    "ifr": (methods.IfrMethod, {}, True, True),
-    "mean-attention": (baselines.MeanAttention, {}, True, False),
-    "random": (baselines.Random, {}, True, True),
-    "position": (baselines.Position, {}, True, False),
-    "ifr-cage": (methods.CageMethod, {}, False, True),
-    "integrated-gradients": (baselines.IntegratedGradients, {}, False, True),
-    "attnlrp": (baselines.AttnLrp, {}, False, True),
-    "gradient-x-input": (baselines.GradientTimesInput, {}, False, True),
-    "perturbation": (baselines.Perturbation, {}, False, True),
-    "clp": (baselines.Clp, {}, False, True),
+ALL, FEW = "all prompts", "the first prompts"
+#: name: (class, config, which prompts it runs on, on which of them its deletion curve is drawn)
+METHODS: dict[str, tuple[Any, dict[str, Any], str, str | None]] = {
+    "flashtrace, K = 1": (methods.FlashTraceMethod, {}, ALL, ALL),
+    "flashtrace, K = 0": (methods.FlashTraceMethod, {"hops": 0}, ALL, FEW),
+    "flashtrace, K = 3": (methods.FlashTraceMethod, {"hops": 3}, ALL, None),
+    "ifr": (methods.IfrMethod, {}, ALL, ALL),
+    "mean-attention": (baselines.MeanAttention, {}, ALL, FEW),
+    "random": (baselines.Random, {}, ALL, ALL),
+    "position": (baselines.Position, {}, ALL, None),
+    "ifr-cage": (methods.CageMethod, {}, FEW, FEW),
+    "integrated-gradients": (baselines.IntegratedGradients, {}, FEW, FEW),
+    "attnlrp": (baselines.AttnLrp, {}, FEW, FEW),
+    "gradient-x-input": (baselines.GradientTimesInput, {}, FEW, FEW),
+    "perturbation": (baselines.Perturbation, {}, FEW, FEW),
+    "clp": (baselines.Clp, {}, FEW, FEW),
 }
 PROMPT = {"hops": 2, "distractor_chains": 2, "noise_sentences": 1}
 COLUMNS = ("recovery", "without_first", "gold_share", "rise", "mas", "seconds")
@@ -92,27 +93,27 @@ def measure(
     return row
 
 
-def run(output: Path, model_path: str, prompts: int, all_methods: int, steps: int) -> None:
-    """Measure what is not in the file yet, prompt by prompt."""
+def run(output: Path, model_path: str, prompts: int, few: int, steps: int) -> None:
+    """Measure what is not in the file yet: the cheap methods on every prompt, then the others prompt by prompt."""
     done = {(row["prompt"], row["method"]) for row in read(output)}
     model, tokenizer = load_model(model_path)
-    for k in range(prompts):
+    work = [(k, name) for which in (ALL, FEW) for k in range(prompts) for name in METHODS if METHODS[name][2] == which]
+    for k, name in work:
+        _, _, where, curves = METHODS[name]
+        if (k, name) in done or (where == FEW and k >= few):
+            continue
         text = variable_tracking(np.random.default_rng((0, k)), k, **PROMPT)
         example, gold = encode(text, tokenizer)
         assert gold is not None
-        for name, (_, _, everywhere, curve) in METHODS.items():
-            if (k, name) in done or not (everywhere or k < all_methods):
-                continue
-            row = measure(name, example, gold, model, tokenizer, k, steps, curve or k < all_methods)
-            if name == "random":
-                assert example.input_ids is not None
-                lo, hi = example.output_span
-                row["answer_log_prob"] = float(
-                    log_probs(model, example.input_ids, example.n_prompt)[0, lo : hi + 1].mean()
-                )
-            with output.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(row) + "\n")
-            print(f"prompt {k + 1}: {name}", flush=True)
+        curve = curves == ALL or (curves == FEW and k < few)
+        row = measure(name, example, gold, model, tokenizer, k, steps, curve)
+        if name == "random":
+            assert example.input_ids is not None
+            lo, hi = example.output_span
+            row["answer_log_prob"] = float(log_probs(model, example.input_ids, example.n_prompt)[0, lo : hi + 1].mean())
+        with output.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(row) + "\n")
+        print(f"prompt {k + 1}: {name}", flush=True)
 
 
 def read(path: Path) -> list[dict[str, Any]]:
@@ -161,7 +162,7 @@ def paired(rows: list[dict[str, Any]], column: str, a: str, b: str) -> str:
 
 def report(rows: list[dict[str, Any]], all_methods: int) -> None:
     """Both tables and the paired differences."""
-    table([row for row in rows if METHODS[row["method"]][2]])
+    table([row for row in rows if METHODS[row["method"]][2] == ALL])
     table(rows, all_methods)
     print()
     for column in ("recovery", "rise", "mas"):
