@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -104,6 +110,20 @@ def test_attnlrp_follows_linear_attention_exactly() -> None:
         expected[i] += x[i] @ row
     assert np.allclose(found[: i + 1], expected.numpy(), atol=1e-4)
     assert not found[i + 1 :].any()
+
+
+@pytest.mark.slow
+def test_attnlrp_agrees_with_the_package_lxt() -> None:
+    if importlib.util.find_spec("lxt") is None:
+        pytest.skip("lxt is not installed")
+    ids = sequence()
+    script = str(Path(__file__).with_name("lxt_peer.py"))
+    command = [sys.executable, "-W", "ignore", script, json.dumps(ids.tolist()), str(P), "2"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    theirs = np.array(json.loads(done.stdout.splitlines()[-1]))
+    ours = attnlrp(random_model("llama"), ids, P, weights(2))
+    assert np.allclose(ours, theirs, atol=1e-5 * np.abs(theirs).max())
 
 
 def test_attnlrp_refuses_a_family_it_does_not_know() -> None:

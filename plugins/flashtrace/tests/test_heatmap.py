@@ -10,20 +10,8 @@ import numpy as np
 from icml26_plugin_flashtrace import heatmap
 from icml26_plugin_flashtrace.task import Attribution
 
-HOSTILE = [
-    "</script><script>alert(1)</script>",
-    "<!--",
-    "&lt;",
-    "\u2028",
-    "\ud800",
-    "\u202eevil",
-    '"',
-    "\\",
-    "\x00",
-    "日本",
-    "$x^2$",
-    "",
-]
+HOSTILE = ["</script><script>alert(1)</script>", "<!--", "&lt;", "\u2028", "\ud800", "\u202eevil", '"', "\\", "\x00"]
+HOSTILE += ["日本", "$x^2$", ""]
 
 
 def attribution(n_prompt: int, n_generated: int, hops: int = 2) -> Attribution:

@@ -53,13 +53,11 @@ def page_data(
     output_span: Span | None,
 ) -> dict[str, Any]:
     """What the page's script draws, as JSON values."""
-    views = [
-        {"name": "All", "prompt": _numbers(attribution.scores), "generation": _numbers(attribution.generation_scores)}
-    ]
+    generated: list[float] | None = _numbers(attribution.generation_scores)
+    views: list[dict[str, Any]] = [{"name": "All", "prompt": _numbers(attribution.scores), "generation": generated}]
     if len(attribution.hops) > 1:
         for k, hop in enumerate(attribution.hops):
-            generated = _numbers(attribution.generation_scores) if k == 0 else None
-            views.append({"name": f"Hop {k}", "prompt": _numbers(hop), "generation": generated})
+            views.append({"name": f"Hop {k}", "prompt": _numbers(hop), "generation": generated if k == 0 else None})
     ratios = ", ".join(f"{ratio:.0%}" for ratio in attribution.residual_ratios)
     facts = f"{n_prompt} prompt tokens, {len(tokens) - n_prompt} generated; share on generated tokens by hop: {ratios}"
     return {
@@ -95,7 +93,7 @@ def draw_png(
     if len(attribution.hops) > 1:
         panels += [(f"hop {k}", hop) for k, hop in enumerate(attribution.hops)]
     height = ROW_HEIGHT * rows + 0.55
-    figure = Figure(figsize=(COLUMNS * CHAR + 0.4, height * len(panels) + 0.05), layout="none")
+    figure = Figure(figsize=(COLUMNS * CHAR + 0.4, height * len(panels) + 0.05))
     FigureCanvasAgg(figure)
     whole = figure.get_figheight()
     hidden = n_prompt - len(chosen)
