@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -110,6 +111,47 @@ def test_attnlrp_follows_linear_attention_exactly() -> None:
         expected[i] += x[i] @ row
     assert np.allclose(found[: i + 1], expected.numpy(), atol=1e-4)
     assert not found[i + 1 :].any()
+
+
+def half(x: torch.Tensor) -> torch.Tensor:
+    """x, whose gradient is halved: what a product's rule gives each of its two factors."""
+    return 0.5 * x + 0.5 * x.detach()
+
+
+def normed(x: torch.Tensor, norm: Any) -> torch.Tensor:
+    return norm.weight * x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + norm.variance_epsilon).detach()
+
+
+def test_attnlrp_is_the_rules_written_out_for_llama() -> None:
+    """An explicit forward pass with a factor's rule at each product, differentiated by autograd."""
+    from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
+
+    model, ids = random_model("llama"), sequence()
+    embedding = model.model.embed_tokens(torch.from_numpy(ids)[None]).detach().requires_grad_()
+    x = embedding
+    cos, sin = model.model.rotary_emb(x, torch.arange(P + G)[None])
+    future = torch.full((P + G, P + G), -torch.inf).triu(1)
+    for layer in model.model.layers:
+        block, y = layer.self_attn, normed(x, layer.input_layernorm)
+        q, k, v = (
+            project(y).view(1, P + G, -1, 8).transpose(1, 2) for project in (block.q_proj, block.k_proj, block.v_proj)
+        )
+        q, k = apply_rotary_pos_emb(q, k, cos, sin)
+        k, v = (z.repeat_interleave(2, dim=1) for z in (k, v))
+        attention = torch.softmax(half(q) @ half(k).transpose(2, 3) / 8**0.5 + future, dim=-1)
+        read = (half(attention) @ half(v)).transpose(1, 2).reshape(1, P + G, -1)
+        x = x + block.o_proj(read)
+        y = normed(x, layer.post_attention_layernorm)
+        gate = layer.mlp.gate_proj(y)
+        gated = gate * (layer.mlp.act_fn(gate) / gate).detach()
+        x = x + layer.mlp.down_proj(half(gated) * half(layer.mlp.up_proj(y)))
+    out = model.lm_head(normed(x, model.model.norm))
+    assert torch.allclose(out, logits(model), atol=1e-4)
+    out[0, P + 1, ids[P + 2]].backward()
+    assert embedding.grad is not None
+    expected = (embedding * embedding.grad).sum(-1)[0].detach().numpy()
+    found = attnlrp(model, ids, P, weights(2))
+    assert np.allclose(found, expected, atol=1e-5 * np.abs(expected).max())
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -110,9 +111,15 @@ class TinyVariableTracking(TokenDataset):
         # One draw, whether the model is trained or read, so that what is drawn later does not depend on the cache.
         seed = int(ctx.rng.integers(2**62))
 
-        def build(folder: Any) -> None:
-            log = lambda name, value, step: ctx.log(f"tiny-{name}", value, step)  # noqa: E731
-            tiny_lm.save(tiny_lm.train(grammar, training, np.random.default_rng(seed), log=log), folder)
+        def build(folder: Path) -> None:
+            trained = tiny_lm.train(
+                grammar,
+                training,
+                np.random.default_rng(seed),
+                log=lambda name, value, step: ctx.log(f"tiny-{name}", value, step),
+                progress=lambda steps: ctx.progress(steps, "train the tiny model"),
+            )
+            tiny_lm.save(trained, folder)
 
         trained = tiny_lm.load(training, ctx.cached("tiny-lm-1", build))
         ids, gold = self._sequences(trained.model, grammar, ctx.rng)

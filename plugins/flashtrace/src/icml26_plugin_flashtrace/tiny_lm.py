@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -78,6 +78,7 @@ def train(
     rng: np.random.Generator,
     *,
     log: Callable[[str, float, int], None] = lambda name, value, step: None,
+    progress: Callable[[range], Iterable[int]] = lambda steps: steps,
 ) -> Trained:
     """Train by next-token prediction on the generation only (the prompt is random); all randomness from ``rng``."""
     model = build(training, int(rng.integers(2**31)))
@@ -85,7 +86,7 @@ def train(
     schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: _rate(step, training))
     accuracy, step = 0.0, 0
     model.train()
-    for step in range(1, training.steps + 1):
+    for step in progress(range(1, training.steps + 1)):
         if step <= training.lessons * training.steps:
             lesson = easier(grammar, rng)
             ids, learnt = (torch.from_numpy(x) for x in draw_lessons(rng, lesson, training.batch_size))
