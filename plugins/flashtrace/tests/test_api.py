@@ -86,6 +86,19 @@ def test_reasoning_and_generation_are_two_spans(model: Any) -> None:
         np.testing.assert_allclose(found.scores, first[:10] + rho * second[:10], rtol=1e-5)
 
 
+def test_hop_0_may_start_at_all_that_hops_pass_through(model: Any) -> None:
+    """Then the answer's own span plays no part beyond the recursion span's ends."""
+    example = ids_example(reasoning_span=(2, 8))
+    found = trace(example, model, start="recursion-span")
+    np.testing.assert_allclose(found.scores, trace(ids_example(output=(2, 13)), model, hops=0).scores + found.hops[1])
+    blocks = capture_blocks(model, example.input_ids)
+    first = span_shares(blocks, 12, 23).sources
+    second = span_shares(blocks, 12, 23, first[12:]).sources
+    np.testing.assert_allclose(found.hops[1], first[12:].sum() / first.sum() * second[:10], rtol=1e-5)
+    with pytest.raises(InputError, match="start must be"):
+        trace(example, model, start="end")  # type: ignore[arg-type]
+
+
 def test_stored_and_recomputed_attention_agree(model: Any) -> None:
     stored = trace(ids_example(), model, settings=Settings(recompute_attention=False))
     np.testing.assert_allclose(stored.scores, trace(ids_example(), model).scores, atol=1e-6)

@@ -18,7 +18,7 @@ from icml26_plugin_flashtrace.families import decoder_layers, family_of
 from icml26_plugin_flashtrace.models import single_sequence
 from icml26_plugin_flashtrace.spans import SpanLike, as_chars_or_tokens
 from icml26_plugin_flashtrace.task import Attribution, Example
-from icml26_plugin_flashtrace.tracing import RecursionRule, Settings, trace
+from icml26_plugin_flashtrace.tracing import RecursionRule, Settings, StartRule, trace
 
 
 @dataclass(frozen=True)
@@ -92,6 +92,7 @@ class FlashTrace:
     ``model``: a ``transformers`` causal language model of a supported family (Llama, Mistral, Qwen2, Qwen3, Gemma 2), any
     attention implementation, which is left as it was; ``tokenizer``: its tokenizer, not needed for ``attribute_ids``.
     ``recursion_span``: what attribution passes through, ``"generation"`` (released code) or ``"reasoning"`` (the paper's text).
+    ``start``: what hop 0 explains, ``"answer"`` (the paper) or ``"recursion-span"`` (the package ``flashtrace`` 0.1.1).
     ``chat_template``: put the prompt into the tokenizer's template as a user's message. Other keywords are the fields of
     ``Settings``. Raises InputError when the model is not supported.
     """
@@ -102,6 +103,7 @@ class FlashTrace:
         tokenizer: Any | None = None,
         *,
         recursion_span: RecursionRule = "generation",
+        start: StartRule = "answer",
         chat_template: bool = False,
         stop_tokens: Sequence[str] | None = None,
         **settings: Any,
@@ -117,6 +119,7 @@ class FlashTrace:
         self.model = model
         self.tokenizer = tokenizer
         self.recursion_span: RecursionRule = recursion_span
+        self.start: StartRule = start
         self.chat_template = chat_template
         self.settings = Settings(**settings)
 
@@ -209,6 +212,12 @@ class FlashTrace:
     def _result(self, example: Example, hops: int, weights: Sequence[float] | np.ndarray | None) -> TraceResult:
         w = None if weights is None else np.asarray(weights, dtype=np.float32)
         attribution = trace(
-            example, self.model, hops=hops, through=self.recursion_span, settings=self.settings, weights=w
+            example,
+            self.model,
+            hops=hops,
+            through=self.recursion_span,
+            start=self.start,
+            settings=self.settings,
+            weights=w,
         )
         return TraceResult(example, attribution)

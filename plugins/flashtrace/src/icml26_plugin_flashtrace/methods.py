@@ -56,6 +56,10 @@ class FlashTraceMethod(TokenMethod):
             "generation",
             description="What hops pass through: reasoning and answer (released code) or the reasoning alone.",
         )
+        start: Literal["answer", "recursion-span"] = Field(
+            "answer",
+            description="What hop 0 explains: the answer (paper), or all that hops pass through (package 0.1.1).",
+        )
         cache_mib: int = Field(
             256, ge=0, le=1_000_000, description="Memory (MiB) for vectors that the next hop reuses."
         )
@@ -64,7 +68,7 @@ class FlashTraceMethod(TokenMethod):
         """See ``trace``."""
         c = self.config
         settings = c.settings(cache_bytes=c.cache_mib * 2**20)
-        return trace(example, inputs.model, hops=c.hops, through=c.recursion_span, settings=settings)
+        return trace(example, inputs.model, hops=c.hops, through=c.recursion_span, start=c.start, settings=settings)
 
 
 class IfrMethod(TokenMethod):

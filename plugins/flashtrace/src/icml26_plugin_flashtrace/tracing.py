@@ -28,6 +28,7 @@ from icml26_plugin_flashtrace.stop_tokens import STOP_TOKENS, kept_tokens
 from icml26_plugin_flashtrace.task import Attribution, Captures, Example
 
 RecursionRule = Literal["generation", "reasoning"]
+StartRule = Literal["answer", "recursion-span"]
 
 
 @dataclass(frozen=True)
@@ -113,12 +114,15 @@ def trace(
     *,
     hops: int = 1,
     through: RecursionRule = "generation",
+    start: StartRule = "answer",
     settings: Settings | None = None,
     weights: np.ndarray | None = None,
 ) -> Attribution:
     """FlashTrace: the span-wise scores of the answer, followed back through the reasoning for ``hops`` hops.
 
-    ``weights`` of the answer's tokens, non-negative (None: all alike). Raises InputError.
+    ``start``: hop 0 explains the answer (the paper), or the whole of ``through`` (what the package ``flashtrace`` 0.1.1 does,
+    measured from outside: its scores do not depend on the answer's span). ``weights`` of the tokens that hop 0 explains,
+    non-negative (None: all alike). Raises InputError.
     """
     settings = Settings() if settings is None else settings
     kept = checked_targets(example, settings)
@@ -126,19 +130,23 @@ def trace(
         raise InputError(f"hops must be a whole number from 0 on, not {hops!r}")
     if through not in ("generation", "reasoning"):
         raise InputError(f"recursion_span must be 'generation' or 'reasoning', not {through!r}")
-    _check_weights(weights, example)
+    if start not in ("answer", "recursion-span"):
+        raise InputError(f"start must be 'answer' or 'recursion-span', not {start!r}")
     p, n = example.n_prompt, example.n_tokens
+    passed = recursion_span(through, example.output_span, example.reasoning_span, p, n)
+    lo, hi = passed if start == "recursion-span" else (p + example.output_span[0], p + example.output_span[1])
+    _check_weights(weights, hi - lo + 1)
     device = None if model is None else model.get_input_embeddings().weight.device
     with measured(device) as cost, torch.no_grad():
         with cost.part("forward", device):
             blocks = blocks_of(example, model, settings)
         cache = VectorCache(settings.cache_bytes if hops else 0)
 
-        def span(lo: int, hi: int, w: np.ndarray) -> np.ndarray:
+        def span(first: int, last: int, w: np.ndarray) -> np.ndarray:
             shares = span_shares(
                 blocks,
-                lo,
-                hi,
+                first,
+                last,
                 torch.from_numpy(np.ascontiguousarray(w)),
                 chunk_tokens=settings.chunk_tokens,
                 renorm_threshold=settings.renorm_threshold,
@@ -147,9 +155,7 @@ def trace(
             return np.asarray(shares.sources.cpu().numpy())
 
         with cost.part("attribution", device):
-            lo, hi = example.output_span
-            passed = recursion_span(through, example.output_span, example.reasoning_span, p, n)
-            result = trace_back(span, (p + lo, p + hi), passed, p, int(hops), kept, weights)
+            result = trace_back(span, (lo, hi), passed, p, int(hops), kept, weights)
     return Attribution(
         scores=result.scores,
         hops=result.hops,
@@ -207,11 +213,10 @@ def _spans(example: Example) -> list[tuple[int, int]]:
     return [span for span in (example.output_span, example.reasoning_span) if span is not None]
 
 
-def _check_weights(weights: np.ndarray | None, example: Example) -> None:
+def _check_weights(weights: np.ndarray | None, count: int) -> None:
     if weights is None:
         return
-    lo, hi = example.output_span
-    if weights.shape != (hi - lo + 1,):
-        raise InputError(f"weights have shape {weights.shape}; the answer has {hi - lo + 1} tokens")
+    if weights.shape != (count,):
+        raise InputError(f"weights have shape {weights.shape}; there are {count} tokens to explain")
     if not np.isfinite(weights).all() or (weights < 0).any() or not weights.sum() > 0:
         raise InputError("weights of the answer's tokens must be finite, non-negative, and not all zero")
