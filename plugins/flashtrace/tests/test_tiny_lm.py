@@ -78,9 +78,13 @@ def cache(folder: Path) -> Callable[[str, Callable[[Path], None]], Path]:
     return cached
 
 
-def test_the_dataset_is_the_same_from_training_and_from_the_cache(tmp_path: Path) -> None:
+def test_the_dataset_is_the_same_from_training_and_from_the_cache(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     config = TinyVariableTracking.Config(n_examples=2, steps=2, only_correct=False)
     first, again = (TinyVariableTracking(config).load(RunContext(3, stream=0, cache=cache(tmp_path))) for _ in range(2))
+    assert "answers 0 % of fresh sequences rightly after 2 steps" in caplog.text
+    assert first.info["exact generations"] == 0.0
     grammar = Grammar(config.hops, config.chains, config.noise)
     for a, b, gold in zip(first.inputs.examples, again.inputs.examples, first.truth.gold, strict=True):
         assert np.array_equal(a.input_ids, b.input_ids)
@@ -92,14 +96,14 @@ def test_the_dataset_is_the_same_from_training_and_from_the_cache(tmp_path: Path
 
 
 def test_too_few_right_answers_are_refused(tmp_path: Path) -> None:
-    config = TinyVariableTracking.Config(n_examples=2, steps=1)
+    config = TinyVariableTracking.Config(n_examples=2, steps=1, only_correct=True)
     with pytest.raises(InputError, match=r"answers only 0 of 64 .* raise dataset\.steps"):
         TinyVariableTracking(config).load(RunContext(0, stream=0, cache=cache(tmp_path)))
 
 
 @pytest.mark.parametrize("sizes", [{"hops": 6, "chains": 6}, {"hops": 4, "chains": 6, "noise": 10}])
 def test_grammars_that_do_not_fit_are_refused(sizes: dict[str, int]) -> None:
-    with pytest.raises(ValidationError, match="names|at most 128"):
+    with pytest.raises(ValidationError, match=r"names|at most 128"):
         TinyVariableTracking.Config(**sizes)
 
 

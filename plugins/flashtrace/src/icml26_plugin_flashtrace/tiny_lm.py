@@ -29,6 +29,7 @@ class TinyTraining:
     layers: int = 3
     heads: int = 4
     kv_heads: int = 2
+    head_width: int = 32
     steps: int = 2000
     lessons: float = 0.8
     batch_size: int = 32
@@ -58,6 +59,8 @@ def build(training: TinyTraining, generator_seed: int) -> Any:
         num_hidden_layers=training.layers,
         num_attention_heads=training.heads,
         num_key_value_heads=training.kv_heads,
+        # Half of a head's dimensions turn fast with position and cannot compare symbols: 16 would leave too few.
+        head_dim=training.head_width,
         max_position_embeddings=CONTEXT,
         pad_token_id=VOCABULARY.index(PAD),
         eos_token_id=VOCABULARY.index(EOS),
