@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -50,10 +48,10 @@ def test_a_users_text_and_model_folder(folder: Path, tmp_path: Path) -> None:
         output=tmp_path / "runs",
         store=tmp_path / "store.sqlite",
     )
-    assert found.record["status"] == "succeeded"
+    assert found.record.status == "succeeded"
     (attribution,) = found.output.attributions
     assert attribution.hops.shape[0] == 3
-    runs = tmp_path / "runs" / found.record["id"]
+    runs = tmp_path / "runs" / found.record.id
     rows = [json.loads(line) for line in (runs / "attributions.jsonl").read_text(encoding="utf-8").splitlines()]
     assert rows[0]["scores"] == pytest.approx(attribution.scores.tolist(), abs=1e-6)
     assert "".join(rows[0]["tokens"]) == "w1 w2, w3 w4. the w5w2 w3 the answer is w7"
@@ -61,16 +59,23 @@ def test_a_users_text_and_model_folder(folder: Path, tmp_path: Path) -> None:
     assert (runs / "heatmap-1.png").is_file()
 
 
-def test_the_command_line_refuses_what_is_too_long(folder: Path, tmp_path: Path) -> None:
+def test_a_text_that_is_too_long_is_refused(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "long.txt").write_text("w1 " * 200, encoding="utf-8")
-    command = [sys.executable, "-m", "icml26", "run", "flashtrace", "-d", "text-file", "--no-reference"]
-    settings = {"path": tmp_path / "long.txt", "generation_path": folder / "answer.txt", "model_path": folder / "model"}
-    for key, value in settings.items():
-        command += ["--set", f"dataset.{key}={value}"]
-    command += ["--store", str(tmp_path / "s.sqlite"), "--output", str(tmp_path / "runs")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 2
-    assert "128" in done.stderr
+    found = icml26.run(
+        "flashtrace",
+        dataset="text-file",
+        dataset_config={
+            "path": str(tmp_path / "long.txt"),
+            "generation_path": str(folder / "answer.txt"),
+            "model_path": str(folder / "model"),
+        },
+        reference=False,
+        output=tmp_path / "runs",
+        store=tmp_path / "store.sqlite",
+    )
+    assert found.record.status == "refused"
+    assert found.record.error is not None
+    assert "the model's context 128" in found.record.error["message"]
 
 
 def test_a_stopped_run_goes_on(inputs: Inputs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,12 +85,12 @@ def test_a_stopped_run_goes_on(inputs: Inputs, tmp_path: Path, monkeypatch: pyte
     def explain(self: Any, example: Example, *args: Any) -> Attribution:
         calls.append(example.id)
         if example.id == "graph-2" and len(calls) == 2:
-            raise KeyboardInterrupt
+            raise RuntimeError
         return real(self, example, *args)
 
     monkeypatch.setattr(FlashTraceMethod, "explain", explain)
     method = FlashTraceMethod(FlashTraceMethod.Config(resume=str(tmp_path)))
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(RuntimeError):
         method.run(inputs, RunContext(0))
     output = method.run(inputs, RunContext(0))
     assert calls == ["graph-1", "graph-2", "graph-2"]
