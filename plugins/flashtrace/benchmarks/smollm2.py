@@ -50,8 +50,11 @@ METHODS: dict[str, tuple[Any, dict[str, Any], str, str | None]] = {
 }
 PROMPT = {"hops": 2, "distractor_chains": 2, "noise_sentences": 1}
 COLUMNS = ("recovery", "without_first", "gold_share", "rise", "mas", "seconds")
-#: Student's t, 97.5 %, by degrees of freedom.
-T975 = {9: 2.262, 10: 2.228, 11: 2.201, 19: 2.093, 24: 2.064, 29: 2.045}
+#: Student's t, 97.5 %, for 1 to 29 degrees of freedom, the last one beyond.
+T975 = (
+    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
+    2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045,
+)  # fmt: skip
 
 
 def explain(name: str, example: Example, model: Any, tokenizer: Any, seed: int) -> Attribution:
@@ -128,7 +131,7 @@ def interval(values: list[float]) -> tuple[float, float]:
     n = len(values)
     if n < 2:
         return float(np.mean(values)) if values else math.nan, math.nan
-    return float(np.mean(values)), T975.get(n - 1, 2.0) * float(np.std(values, ddof=1)) / math.sqrt(n)
+    return float(np.mean(values)), T975[min(n - 1, len(T975)) - 1] * float(np.std(values, ddof=1)) / math.sqrt(n)
 
 
 def shown(values: list[float]) -> str:
