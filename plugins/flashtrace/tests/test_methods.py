@@ -80,17 +80,18 @@ def test_a_text_that_is_too_long_is_refused(folder: Path, tmp_path: Path) -> Non
 
 def test_a_stopped_run_goes_on(inputs: Inputs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[str] = []
+    stops = ["once"]
     real = FlashTraceMethod.explain
 
     def explain(self: Any, example: Example, *args: Any) -> Attribution:
         calls.append(example.id)
-        if example.id == "graph-2" and len(calls) == 2:
-            raise RuntimeError
+        if example.id == "graph-2" and stops:
+            raise RuntimeError(stops.pop())
         return real(self, example, *args)
 
     monkeypatch.setattr(FlashTraceMethod, "explain", explain)
     method = FlashTraceMethod(FlashTraceMethod.Config(resume=str(tmp_path)))
-    with pytest.raises(RuntimeError):
+    with pytest.raises(RuntimeError, match="once"):
         method.run(inputs, RunContext(0))
     output = method.run(inputs, RunContext(0))
     assert calls == ["graph-1", "graph-2", "graph-2"]
