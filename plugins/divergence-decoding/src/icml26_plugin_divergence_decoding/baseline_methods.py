@@ -1,0 +1,142 @@
+"""Reference points and baselines as methods of the task."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from icml26 import Method, RunContext
+from icml26.method import MethodConfig
+
+from icml26_plugin_divergence_decoding.baseline_configs import (
+    GradientAscentConfig,
+    GradientDifferenceConfig,
+    NpoConfig,
+    UldConfig,
+    WhpConfig,
+)
+from icml26_plugin_divergence_decoding.baselines import assistant, gradient, offset
+from icml26_plugin_divergence_decoding.encoding import Encoded, encode_all, pad_id
+from icml26_plugin_divergence_decoding.task import Inputs, Output, Truth
+
+
+class Target(Method[Inputs, Output]):
+    """The target as it is."""
+
+    class Config(MethodConfig):
+        """No options."""
+
+    def run(self, inputs: Inputs, ctx: RunContext) -> Output:
+        """The target itself."""
+        return Output(inputs.target)
+
+
+class Retrain(Method[Inputs, Output]):
+    """The target's base trained without what is to be forgotten: what unlearning tries to reach."""
+
+    class Config(MethodConfig):
+        """No options."""
+
+    def run(self, inputs: Inputs, ctx: RunContext, truth: Truth) -> Output:  # type: ignore[override]
+        """The truth's retrained model."""
+        return Output(truth.retrain)
+
+
+class GradientAscent(Method[Inputs, Output]):
+    """Gradient ascent."""
+
+    objective: ClassVar[gradient.Objective] = "grad-ascent"
+
+    class Config(GradientAscentConfig):
+        """Options."""
+
+    def run(self, inputs: Inputs, ctx: RunContext) -> Output:
+        """Train a copy of the target."""
+        forget, retain = _sequences(inputs)
+        model, losses = gradient.unlearn(
+            inputs.target,
+            forget,
+            retain,
+            self.config.unlearning(self.objective),
+            ctx.torch_generator(),
+            pad=pad_id(inputs.tokenizer),
+            device=ctx.device,
+        )
+        for epoch, loss in enumerate(losses):
+            ctx.log("unlearning-loss", loss, epoch)
+        return Output(model, {"losses": losses})
+
+
+class GradientDifference(GradientAscent):
+    """Ascent on what is to be forgotten, descent on what is to be kept."""
+
+    objective = "grad-diff"
+
+    class Config(GradientDifferenceConfig):
+        """Options."""
+
+
+class Npo(GradientAscent):
+    """Negative preference optimisation."""
+
+    objective = "npo"
+
+    class Config(NpoConfig):
+        """Options."""
+
+
+class Uld(Method[Inputs, Output]):
+    """Unlearning from logit difference."""
+
+    class Config(UldConfig):
+        """Options."""
+
+    def run(self, inputs: Inputs, ctx: RunContext) -> Output:
+        """Train the assistant and subtract it."""
+        config = self.config
+        forget, retain = _sequences(inputs)
+        layers = config.layers or max(1, _layer_count(inputs.target) // 4)
+        helper = assistant.uld_assistant(
+            inputs.target,
+            forget,
+            retain,
+            config.training(),
+            ctx.torch_generator(),
+            layers=layers,
+            rank=config.rank,
+            retain_weight=config.retain_weight,
+            pad=pad_id(inputs.tokenizer),
+            device=ctx.device,
+        )
+        rule = offset.Offset("uld", config.strength, config.keep_below)
+        return Output(offset.OffsetModel(inputs.target, helper, rule), {"assistant_layers": layers})
+
+
+class Whp(Method[Inputs, Output]):
+    """Who's Harry Potter."""
+
+    class Config(WhpConfig):
+        """Options."""
+
+    def run(self, inputs: Inputs, ctx: RunContext) -> Output:
+        """Train the reinforced model and go away from it."""
+        forget, _ = _sequences(inputs)
+        helper = assistant.reinforced(
+            inputs.target,
+            forget,
+            self.config.training(),
+            ctx.torch_generator(),
+            pad=pad_id(inputs.tokenizer),
+            device=ctx.device,
+        )
+        rule = offset.Offset("whp", self.config.strength)
+        return Output(offset.OffsetModel(inputs.target, helper, rule))
+
+
+def _sequences(inputs: Inputs) -> tuple[list[Encoded], list[Encoded]]:
+    forget = encode_all(inputs.forget, inputs.tokenizer, inputs.format)
+    return forget, encode_all((*inputs.retain, *inputs.background), inputs.tokenizer, inputs.format)
+
+
+def _layer_count(model: Any) -> int:
+    config = model.config
+    return int(getattr(config, "num_hidden_layers", None) or config.n_layer)
