@@ -15,7 +15,9 @@ IGNORED = -100
 
 
 class Encoded(NamedTuple):
-    """A sequence: ``ids`` (n,), and at which position ``start`` its answer begins; ids from there on are learnt and scored."""
+    """A sequence: ``ids`` (n,), and at which position ``start`` its answer begins; ids from there on are learnt and
+    scored.
+    """
 
     ids: list[int]
     start: int
