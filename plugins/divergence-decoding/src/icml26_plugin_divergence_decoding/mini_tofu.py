@@ -46,14 +46,15 @@ class MiniTofu(Dataset[Inputs, Truth]):
         judged_retain: int = Field(
             40, ge=1, le=1000, description="Kept persons that metrics ask about, drawn by the seed; all are trained on."
         )
-        width: int = Field(80, ge=8, le=1024, multiple_of=8, description="Hidden width of the big model.")
+        width: int = Field(96, ge=8, le=1024, multiple_of=8, description="Hidden width of the big model.")
         layers: int = Field(2, ge=1, le=24, description="Layers of the big model.")
-        small_width: int = Field(40, ge=8, le=1024, multiple_of=8, description="Hidden width of the small model.")
+        small_width: int = Field(48, ge=8, le=1024, multiple_of=8, description="Hidden width of the small model.")
         small_layers: int = Field(2, ge=1, le=24, description="Layers of the small model.")
-        pretraining_epochs: int = Field(6, ge=1, le=200, description="Epochs of both base models.")
-        epochs: int = Field(14, ge=1, le=200, description="Epochs of the target and of the retrained reference.")
-        lr: float = Field(4e-3, gt=0, lt=1, description="Peak learning rate of the big model.")
-        small_lr: float = Field(6e-3, gt=0, lt=1, description="Peak learning rate of the small model.")
+        pretraining_epochs: int = Field(5, ge=1, le=200, description="Epochs of both base models.")
+        epochs: int = Field(18, ge=1, le=200, description="Epochs of the target and of the retrained reference.")
+        lr: float = Field(5e-3, gt=0, lt=1, description="Peak learning rate of the big model.")
+        batch_size: int = Field(64, ge=1, le=4096, description="Rows in a step.")
+        small_lr: float = Field(8e-3, gt=0, lt=1, description="Peak learning rate of the small model.")
 
     def load(self, ctx: RunContext) -> Problem[Inputs, Truth]:
         """Draw the facts and train the models, or read what an earlier run with this config and seed trained."""
@@ -106,7 +107,7 @@ class MiniTofu(Dataset[Inputs, Truth]):
         known = encode_all(facts.pretraining, tokenizer, FORM)
 
         def train(model: Any, rows: list[Encoded], lr: float, epochs: int, stream: int) -> Any:
-            finetune(model, rows, FineTune(lr, epochs), torch.Generator().manual_seed(seed + stream))
+            finetune(model, rows, FineTune(lr, epochs, config.batch_size), torch.Generator().manual_seed(seed + stream))
             return model
 
         small_size = shape(config.small_width, config.small_layers)

@@ -82,10 +82,13 @@ class Images:
 
 @dataclass(frozen=True)
 class Knowledge:
-    """Questions about texts (MUSE's knowmem): about those to be forgotten, and about those to be kept."""
+    """What can be asked about texts (MUSE): questions about those to be forgotten and about those to be kept (knowmem), and
+    beginnings of the former with their continuations (verbmem) in place of questions with answers.
+    """
 
-    forget: tuple[QA, ...]
-    retain: tuple[QA, ...]
+    forget: tuple[QA, ...] = ()
+    retain: tuple[QA, ...] = ()
+    verbatim: tuple[QA, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -94,7 +97,7 @@ class Truth:
 
     ``retrain``: the target's base trained without ``forget``; ``target``: the model before forgetting. ``holdout``:
     rows like ``forget`` that neither model was trained on. ``world`` and ``others``: rows of general knowledge, and of
-    neighbours of the training data.
+    neighbours of the training data. ``images`` and ``knowledge``: what else is known of images and of texts.
     """
 
     target: Any

@@ -26,8 +26,13 @@ class Size:
     inner: int
 
 
-def tiny_llama(vocabulary: int, size: Size, seed: int, *, max_length: int = 128) -> LlamaForCausalLM:
-    """A randomly initialised Llama in eval mode, drawn from ``seed`` without touching the global generator."""
+def tiny_llama(
+    vocabulary: int, size: Size, seed: int, *, max_length: int = 128, end: int | None = 1
+) -> LlamaForCausalLM:
+    """A randomly initialised Llama in eval mode, drawn from ``seed`` without touching the global generator.
+
+    ``end`` is the id at which generation stops, None where sequences have a fixed length.
+    """
     from transformers import LlamaConfig, LlamaForCausalLM
 
     config = LlamaConfig(
@@ -43,7 +48,7 @@ def tiny_llama(vocabulary: int, size: Size, seed: int, *, max_length: int = 128)
         initializer_range=size.width**-0.5,
         pad_token_id=0,
         bos_token_id=None,
-        eos_token_id=1,
+        eos_token_id=end,
     )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
