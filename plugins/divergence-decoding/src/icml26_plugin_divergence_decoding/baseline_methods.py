@@ -15,7 +15,8 @@ from icml26_plugin_divergence_decoding.baseline_configs import (
     WhpConfig,
 )
 from icml26_plugin_divergence_decoding.baselines import assistant, gradient, offset
-from icml26_plugin_divergence_decoding.encoding import Encoded, encode_all, pad_id
+from icml26_plugin_divergence_decoding.checks import checked_sequences
+from icml26_plugin_divergence_decoding.encoding import Encoded, pad_id
 from icml26_plugin_divergence_decoding.task import Inputs, Output, Truth
 
 
@@ -133,8 +134,9 @@ class Whp(Method[Inputs, Output]):
 
 
 def _sequences(inputs: Inputs) -> tuple[list[Encoded], list[Encoded]]:
-    forget = encode_all(inputs.forget, inputs.tokenizer, inputs.format)
-    return forget, encode_all((*inputs.retain, *inputs.background), inputs.tokenizer, inputs.format)
+    """What is to be forgotten, and what is to be kept with the background; checked."""
+    forget, retain, background = checked_sequences(inputs)
+    return forget, [*retain, *background]
 
 
 def _layer_count(model: Any) -> int:

@@ -12,7 +12,7 @@ import numpy as np
 from icml26_plugin_divergence_decoding import attacks, measures
 from icml26_plugin_divergence_decoding.encoding import encode_prompt
 from icml26_plugin_divergence_decoding.scoring import TokenScores, greedy, row_scores
-from icml26_plugin_divergence_decoding.task import QA, Format, Row, Truth
+from icml26_plugin_divergence_decoding.task import QA, Format, Knowledge, Row, Truth
 
 #: Tokens that a greedy answer may be longer than the longest right one: enough to see a model ramble.
 _SPARE_TOKENS = 4
@@ -78,6 +78,11 @@ class Rows:
     def rouge_recall(self) -> float:
         """Mean ROUGE-L recall of greedy answers."""
         return _mean(recall for recall, _ in self.rouge)
+
+    @property
+    def rouge_f1(self) -> float:
+        """Mean ROUGE-L F1 of greedy answers."""
+        return _mean(f1 for _, f1 in self.rouge)
 
     @property
     def exact(self) -> float:
@@ -149,9 +154,10 @@ class Evaluation:
         self.holdout = Rows(model, truth.holdout, *form)
         self.world = Rows(model, truth.world, *form)
         self.others = Rows(model, truth.others, *form)
-        knowledge = truth.knowledge
-        self.known_forget = Rows(model, knowledge.forget if knowledge else (), *form)
-        self.known_retain = Rows(model, knowledge.retain if knowledge else (), *form)
+        asked = truth.knowledge or Knowledge()
+        self.known_forget = Rows(model, asked.forget, truth.tokenizer, asked.format)
+        self.known_retain = Rows(model, asked.retain, truth.tokenizer, asked.format)
+        self.verbatim = Rows(model, asked.verbatim, truth.tokenizer, asked.verbatim_format)
 
     @cached_property
     def aucs(self) -> dict[str, float]:

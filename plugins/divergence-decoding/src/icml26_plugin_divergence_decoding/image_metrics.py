@@ -48,7 +48,7 @@ def sample(model: torch.nn.Module, count: int, seed: int) -> np.ndarray:
         torch.manual_seed(seed)
         for at in range(0, count, _BATCH):
             start = torch.full((min(_BATCH, count - at), 1), START, device=device)
-            drawn = model.generate(  # type: ignore[operator]
+            drawn = model.generate(
                 input_ids=start,
                 attention_mask=torch.ones_like(start),
                 max_new_tokens=PIXELS,

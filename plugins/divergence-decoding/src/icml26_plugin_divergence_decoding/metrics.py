@@ -98,6 +98,36 @@ def repetition(output: Output, truth: Truth) -> Values:
     return {"": found.forget.repetition, "retain": found.retain.repetition}
 
 
+def token_loss(output: Output, truth: Truth) -> Values:
+    """Negative log-likelihood (nats a token) of what was to be forgotten, kept, and never seen."""
+    found = evaluate(output.model, truth)
+    kinds = {"forget": found.forget, "retain": found.retain, "holdout": found.holdout}
+    return {name: rows.loss for name, rows in kinds.items() if rows.rows}
+
+
+def verbmem(output: Output, truth: Truth) -> float:
+    """MUSE's VerbMem, 0 to 1: mean ROUGE-L F1 of greedy continuations of forgotten texts."""
+    return evaluate(output.model, truth).verbatim.rouge_f1
+
+
+def knowmem(output: Output, truth: Truth) -> Values:
+    """MUSE's KnowMem, 0 to 1: mean ROUGE-L recall of answers about forgotten and about kept texts."""
+    found = evaluate(output.model, truth)
+    return {"forget": found.known_forget.rouge_recall, "retain": found.known_retain.rouge_recall}
+
+
+def muse_distance(output: Output, truth: Truth) -> Values:
+    """Distance to the retrained model in (VerbMem, retained KnowMem) and in (forgotten KnowMem, retained KnowMem), x 100."""
+    found, retrain = evaluate(output.model, truth), evaluate(_retrain(truth), truth)
+    kept, kept_there = found.known_retain.rouge_recall, retrain.known_retain.rouge_recall
+    verbatim = (retrain.verbatim.rouge_f1, kept_there)
+    known = (retrain.known_forget.rouge_recall, kept_there)
+    return {
+        "verbatim": measures.distance_to_retrain(found.verbatim.rouge_f1, kept, verbatim),
+        "knowledge": measures.distance_to_retrain(found.known_forget.rouge_recall, kept, known),
+    }
+
+
 def _retrain(truth: Truth) -> object:
     if truth.retrain is None:
         raise ValueError("this metric compares with a retrained model, and the dataset has none")

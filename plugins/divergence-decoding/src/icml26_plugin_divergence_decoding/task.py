@@ -83,12 +83,15 @@ class Images:
 @dataclass(frozen=True)
 class Knowledge:
     """What can be asked about texts (MUSE): questions about those to be forgotten and about those to be kept (knowmem), and
-    beginnings of the former with their continuations (verbmem) in place of questions with answers.
+    beginnings of the former with their continuations (verbmem) in place of questions with answers. ``format`` says how to ask,
+    ``verbatim_format`` how a beginning goes on.
     """
 
     forget: tuple[QA, ...] = ()
     retain: tuple[QA, ...] = ()
     verbatim: tuple[QA, ...] = ()
+    format: Format = field(default_factory=Format)
+    verbatim_format: Format = field(default_factory=lambda: Format(answer="{answer}"))
 
 
 @dataclass(frozen=True)
