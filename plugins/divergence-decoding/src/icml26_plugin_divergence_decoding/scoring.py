@@ -10,7 +10,7 @@ import torch
 from icml26.errors import InputError
 
 from icml26_plugin_divergence_decoding.encoding import IGNORED, Encoded, collate, encode, left_pad, pad_id
-from icml26_plugin_divergence_decoding.task import Format, Row
+from icml26_plugin_divergence_decoding.task import QA, Format, Row
 
 
 class TokenScores(NamedTuple):
@@ -29,7 +29,9 @@ def row_scores(
 ) -> list[TokenScores]:
     """Token scores of each row's answer (of a text: of all its tokens but the first of each block)."""
     end = getattr(tokenizer, "eos_token_id", None)
-    blocks = [[_without_end(sequence, end) for sequence in encode(row, tokenizer, form)] for row in rows]
+    blocks = [
+        [_without_end(s, end) if isinstance(row, QA) else s for s in encode(row, tokenizer, form)] for row in rows
+    ]
     for row, found in zip(rows, blocks, strict=True):
         if not any(len(block.ids) > block.start for block in found):
             raise InputError(f"The row {str(row)[:60]!r} has no token to score: it is empty.")
@@ -65,7 +67,7 @@ def _position_scores(logits: torch.Tensor, targets: torch.Tensor) -> tuple[np.nd
         raise InputError("The model's logits hold NaN: it has diverged, or every token of a position is masked.")
     log_probs = torch.log_softmax(logits, -1)
     weights = log_probs.exp()
-    finite = log_probs.clamp_min(torch.finfo(log_probs.dtype).min / 1e4)  # 0 * -inf would be NaN for masked tokens
+    finite = log_probs.masked_fill(weights == 0, 0.0)  # a masked token has weight 0, but 0 * -inf would be NaN
     mean = (weights * finite).sum(-1)
     variance = (weights * (finite - mean[:, None]).square()).sum(-1)
     own = log_probs.gather(-1, targets[:, None])[:, 0]
@@ -99,7 +101,7 @@ def greedy(
 
 
 def _without_end(sequence: Encoded, end: int | None) -> Encoded:
-    ids = sequence.ids[:-1] if sequence.start > 1 and sequence.ids and sequence.ids[-1] == end else sequence.ids
+    ids = sequence.ids[:-1] if sequence.ids and sequence.ids[-1] == end else sequence.ids
     return Encoded(ids, sequence.start)
 
 
