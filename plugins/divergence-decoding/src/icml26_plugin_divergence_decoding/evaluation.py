@@ -21,8 +21,12 @@ _SPARE_TOKENS = 4
 class Rows:
     """A model's behaviour on rows of one kind: log-probabilities, greedy answers, truth ratios."""
 
-    def __init__(self, model: Any, rows: Sequence[Row], tokenizer: Any, form: Format) -> None:
+    def __init__(
+        self, model: Any, rows: Sequence[Row], tokenizer: Any, form: Format, *, continued: bool = False
+    ) -> None:
+        """``continued``: answers are continuations, judged up to the length of the true one."""
         self.model, self.rows, self.tokenizer, self.form = model, tuple(rows), tokenizer, form
+        self.continued = continued
 
     @property
     def questions(self) -> list[QA]:
@@ -51,8 +55,11 @@ class Rows:
     def answer_ids(self) -> list[list[int]]:
         """Greedy answers as token ids."""
         prompts = [encode_prompt(row.question, self.tokenizer, self.form) for row in self.questions]
-        longest = max(len(self.tokenizer(row.answer, add_special_tokens=False)["input_ids"]) for row in self.questions)
-        return greedy(self.model, prompts, longest + _SPARE_TOKENS, self.tokenizer)
+        lengths = [len(self.tokenizer(r.answer, add_special_tokens=False)["input_ids"]) for r in self.questions]
+        if self.continued:
+            written = greedy(self.model, prompts, max(lengths), self.tokenizer)
+            return [ids[:length] for ids, length in zip(written, lengths, strict=True)]
+        return greedy(self.model, prompts, max(lengths) + _SPARE_TOKENS, self.tokenizer)
 
     @cached_property
     def answers(self) -> list[str]:
@@ -157,7 +164,7 @@ class Evaluation:
         asked = truth.knowledge or Knowledge()
         self.known_forget = Rows(model, asked.forget, truth.tokenizer, asked.format)
         self.known_retain = Rows(model, asked.retain, truth.tokenizer, asked.format)
-        self.verbatim = Rows(model, asked.verbatim, truth.tokenizer, asked.verbatim_format)
+        self.verbatim = Rows(model, asked.verbatim, truth.tokenizer, asked.verbatim_format, continued=True)
 
     @cached_property
     def aucs(self) -> dict[str, float]:
