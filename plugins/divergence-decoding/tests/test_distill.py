@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from icml26.errors import InputError
-from icml26_plugin_divergence_decoding.distill import Distillation, distill, distillation_loss
+from icml26_plugin_divergence_decoding.distillation import Distillation, distill, distillation_loss
 from icml26_plugin_divergence_decoding.encoding import Encoded
 from icml26_plugin_divergence_decoding.fusion import Fusion
 from icml26_plugin_divergence_decoding.model import DivergenceModel

@@ -8,7 +8,7 @@ from typing import Any, Literal, Self
 from icml26.method import MethodConfig
 from pydantic import Field, model_validator
 
-from icml26_plugin_divergence_decoding.distill import Distillation
+from icml26_plugin_divergence_decoding.distillation import Distillation
 from icml26_plugin_divergence_decoding.fusion import Fusion
 from icml26_plugin_divergence_decoding.trainer import Training
 

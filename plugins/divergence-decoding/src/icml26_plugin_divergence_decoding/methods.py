@@ -26,7 +26,7 @@ from icml26_plugin_divergence_decoding.configs import (
     NgramConfig,
     RankConfig,
 )
-from icml26_plugin_divergence_decoding.distill import distill
+from icml26_plugin_divergence_decoding.distillation import distill
 from icml26_plugin_divergence_decoding.encoding import candidate_ids, pad_id
 from icml26_plugin_divergence_decoding.model import DivergenceModel
 from icml26_plugin_divergence_decoding.task import Inputs, Output

@@ -71,7 +71,7 @@ def metrics() -> Iterator[MetricSpec]:
         "metrics:mia",
         "AUC of four membership attacks, 1: what was to be forgotten looks like training data; far below 0.5 it is "
         "over-unlearned.",
-        *_neither("loss", "zlib", "min-k", "min-k++", "over-unlearned"),
+        *_neither("loss", "zlib", "min-k", "min-k-plus-plus", "over-unlearned"),
         requires=("holdout",),
     )
     yield _metric(
