@@ -23,11 +23,14 @@ def keyword_retain(output: Output, truth: Truth) -> float:
 
 
 def agg(output: Output, truth: Truth) -> Values:
-    """Agg, harmonic mean of Mem, Priv and Utility; the fluency classifier of the paper is left out of Utility."""
+    """Agg, harmonic mean of Mem, Priv and Utility; the fluency classifier of the paper is left out of Utility.
+
+    Utility is relative to the target's; of a target that has none it is 0.
+    """
     found, retrain, target = (evaluate(model, truth) for model in (output.model, _retrain(truth), truth.target))
     mem = found.memorisation
     priv = measures.privacy([found.aucs[a] for a in ATTACKS], [retrain.aucs[a] for a in ATTACKS])
-    utility = found.model_utility / target.model_utility
+    utility = found.model_utility / target.model_utility if target.model_utility > 0 else 0.0
     return {"": measures.aggregate(mem, priv, utility), "mem": mem, "priv": priv, "utility": utility}
 
 
