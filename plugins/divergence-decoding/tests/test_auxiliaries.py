@@ -19,6 +19,7 @@ from icml26_plugin_divergence_decoding.auxiliaries import (
     AuxiliaryData,
     auxiliaries_key,
     count_auxiliaries,
+    coupled,
     mean_loss,
     train_auxiliaries,
     trained_once,
@@ -44,6 +45,36 @@ def test_what_each_auxiliary_is_trained_on() -> None:
     assert like == [DATA.retain[0], DATA.retain[3], *DATA.background]  # as many tokens as are to be forgotten
     with pytest.raises(InputError, match="rows to be forgotten"):
         AuxiliaryData([], DATA.retain).of("full_vs_retain")
+
+
+@pytest.mark.parametrize("extra", [1, 2, 9])
+def test_coupled_groups_share_what_both_have_and_lose_nothing(extra: int) -> None:
+    smaller = DATA.retain[:4]
+    larger = [*[Encoded([2, i], 1) for i in range(extra)], *smaller]
+    one, two = coupled(larger, smaller)
+    assert two == [[row] for row in smaller]
+    assert [group[0] for group in one] == list(smaller)
+    assert sorted(row.ids for group in one for row in group) == sorted(row.ids for row in larger)
+    sizes = [len(group) for group in one]
+    assert max(sizes) - min(sizes) <= 1
+    with pytest.raises(InputError, match="all that the other"):
+        coupled(smaller, larger)
+
+
+def test_coupled_auxiliaries_take_equal_steps_and_are_nearer_to_each_other() -> None:
+    def distance(pair: Auxiliaries) -> float:
+        return sum(float((a - b).detach().norm()) for a, b in zip(*(m.parameters() for m in pair), strict=True))
+
+    steps: list[int] = []
+
+    def log(_name: str, _value: float, step: int | None) -> None:
+        steps.append(step or 0)
+
+    alone = train_auxiliaries(llama(3), DATA, "full_vs_retain", TRAINING, seed=1)
+    pair = train_auxiliaries(llama(3), DATA, "full_vs_retain", TRAINING, seed=1, couple=True, log=log)
+    assert steps[: len(steps) // 2] == steps[len(steps) // 2 :]
+    assert mean_loss(pair.forget, DATA.forget) < 0.5 * mean_loss(pair.retain, DATA.forget)
+    assert distance(pair) < distance(alone)
 
 
 def test_only_the_forget_auxiliary_learns_what_is_to_be_forgotten() -> None:

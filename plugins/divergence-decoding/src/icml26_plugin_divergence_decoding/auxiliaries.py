@@ -58,20 +58,45 @@ def _of_like_size(rows: Sequence[Encoded], tokens: int) -> list[Encoded]:
     return [rows[i * len(rows) // count] for i in range(count)]
 
 
+def coupled(larger: Sequence[Encoded], smaller: Sequence[Encoded]) -> tuple[list[list[Encoded]], list[list[Encoded]]]:
+    """Two data sets as equally many groups, so that one seed brings what they share in the same steps.
+
+    Group i of both holds row i of ``smaller``; what ``larger`` has beyond it is spread evenly over its groups. Raises
+    InputError when ``larger`` does not hold ``smaller``.
+    """
+    extra = list(larger)
+    for row in smaller:
+        if row not in extra:
+            raise InputError("Coupled training needs a forget auxiliary that is trained on all that the other one is.")
+        extra.remove(row)
+    groups = [[row] for row in smaller]
+    for i, row in enumerate(extra):
+        groups[i * len(groups) // len(extra) if len(extra) <= len(groups) else i % len(groups)].append(row)
+    return groups, [[row] for row in smaller]
+
+
 def train_auxiliaries(
     base: Any,
     data: AuxiliaryData,
     pairing: Pairing,
     training: Training,
     *,
+    couple: bool = False,
     seed: int,
     pad: int = 0,
     device: str = "cpu",
     log: Log | None = None,
 ) -> Auxiliaries:
-    """Copies of ``base``, trained independently by one recipe and seed; ``base`` stays as it is."""
+    """Copies of ``base``, trained by one recipe and seed; ``base`` stays as it is.
+
+    With ``couple`` both take as many steps, and see what their data share in the same ones: less of their difference is
+    chance. It needs the pairing "full_vs_retain".
+    """
     trained = []
-    for name, rows in zip(("forget", "retain"), data.of(pairing), strict=True):
+    sets: tuple[list[Any], list[Any]] = data.of(pairing)
+    if couple:
+        sets = coupled(*sets)
+    for name, rows in zip(("forget", "retain"), sets, strict=True):
         model = copy.deepcopy(base)
         kept = training.checkpoints
         recipe = training if kept is None else replace(training, checkpoints=kept / name)
@@ -87,7 +112,14 @@ def count_auxiliaries(data: AuxiliaryData, pairing: Pairing, vocab_size: int, ba
 
 
 def auxiliaries_key(
-    base: Any, data: AuxiliaryData, pairing: Pairing, training: Training, *, seed: int, device: str
+    base: Any,
+    data: AuxiliaryData,
+    pairing: Pairing,
+    training: Training,
+    *,
+    couple: bool = False,
+    seed: int,
+    device: str,
 ) -> str:
     """What decides trained auxiliaries: base, sequences, recipe, seed, device kind, libraries, and this code."""
     import transformers
@@ -95,7 +127,7 @@ def auxiliaries_key(
     here = Path(__file__).parent
     code = [(here / name).read_bytes() for name in ("auxiliaries.py", "trainer.py", "encoding.py")]
     recipe = asdict(replace(training, checkpoints=None))
-    parts = (base, [list(map(tuple, rows)) for rows in data.of(pairing)], pairing, recipe, seed, device)
+    parts = (base, [list(map(tuple, rows)) for rows in data.of(pairing)], pairing, recipe, couple, seed, device)
     versions = (torch.__version__, transformers.__version__)
     return hashlib.sha256(fingerprint((parts, versions, code)).encode()).hexdigest()
 

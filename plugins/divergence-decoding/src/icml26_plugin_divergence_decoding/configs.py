@@ -55,6 +55,11 @@ class DivergenceConfig(FusionConfig):
     warmup: float = Field(0.0, ge=0, lt=1, description="Share of the steps in which the learning rate rises.")
     weight_decay: float = Field(0.01, ge=0, lt=1, description="AdamW's weight decay.")
     bf16: bool = Field(False, description="Train in mixed precision (bfloat16).")
+    couple: bool = Field(
+        False,
+        description="Bring what both auxiliaries are trained on in the same steps, so that less of their difference is "
+        "chance; false: independently (paper).",
+    )
     reuse: bool = Field(
         True,
         description="Keep trained auxiliaries in the cache, for runs that differ only in how they are combined.",
@@ -71,6 +76,8 @@ class DivergenceConfig(FusionConfig):
     def _both_or_none(self) -> Self:
         if (self.forget_auxiliary is None) != (self.retain_auxiliary is None):
             raise ValueError("forget_auxiliary and retain_auxiliary belong together: give both or none")
+        if self.couple and self.pairing != "full_vs_retain":
+            raise ValueError("couple=true needs pairing='full_vs_retain', in which the data of one hold the other's")
         return self
 
     def training(self) -> Training:

@@ -102,14 +102,22 @@ class DivergenceDecoding(SteeredMethod):
         def build() -> Auxiliaries:
             pad = pad_id(inputs.tokenizer)
             return train_auxiliaries(
-                base, data, config.pairing, training, seed=seed, pad=pad, device=ctx.device, log=ctx.log
+                base,
+                data,
+                config.pairing,
+                training,
+                couple=config.couple,
+                seed=seed,
+                pad=pad,
+                device=ctx.device,
+                log=ctx.log,
             )
 
         if not config.reuse:
             return build()
         from icml26.datacache import cached_folder
 
-        key = auxiliaries_key(base, data, config.pairing, training, seed=seed, device=ctx.device)
+        key = auxiliaries_key(base, data, config.pairing, training, couple=config.couple, seed=seed, device=ctx.device)
         return Auxiliaries(*(model.to(ctx.device) for model in trained_once(key, build, cached_folder)))
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +54,8 @@ def save_model(model: Any, folder: Path) -> None:
             (folder / name).mkdir()
             save_model(part, folder / name)
     elif callable(getattr(model, "save_pretrained", None)):
-        model.save_pretrained(folder)
+        with _without_progress_bars():
+            model.save_pretrained(folder)
         described = {"kind": "transformers"}
     else:
         raise InputError(f"A {type(model).__name__} cannot be stored: run with --no-save.")
@@ -78,7 +81,7 @@ def _built(described: dict[str, Any], folder: Path) -> Any:
     if kind == "transformers":
         from transformers import AutoModelForCausalLM
 
-        with torch.random.fork_rng(devices=[]):
+        with torch.random.fork_rng(devices=[]), _without_progress_bars():
             model = AutoModelForCausalLM.from_pretrained(
                 folder, dtype="auto", local_files_only=True, use_safetensors=True
             )
@@ -98,6 +101,19 @@ def _built(described: dict[str, Any], folder: Path) -> Any:
         if part in described["parts"]
     }
     return cls.from_parts(parts, described["settings"])
+
+
+@contextlib.contextmanager
+def _without_progress_bars() -> Iterator[None]:
+    from transformers.utils import logging
+
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
 
 
 def _kind(model: Any) -> str:

@@ -127,7 +127,7 @@ def train(
 
 def fine_tune(
     model: Any,
-    sequences: Sequence[Encoded],
+    sequences: Sequence[Encoded] | Sequence[list[Encoded]],
     training: Training,
     *,
     seed: int,
@@ -136,10 +136,13 @@ def fine_tune(
     log: Log | None = None,
     label: str = "loss",
 ) -> None:
-    """Train ``model`` in place to continue ``sequences`` from where their answers start."""
+    """Train ``model`` in place to continue ``sequences`` from where their answers start.
 
-    def batch(rows: list[Encoded]) -> dict[str, torch.Tensor]:
-        made = collate(rows, pad=pad)
+    An element may be a list of sequences, which then come in one step and count as one of ``training.batch_size``.
+    """
+
+    def batch(rows: list[Any]) -> dict[str, torch.Tensor]:
+        made = collate([s for row in rows for s in (row if isinstance(row, list) else [row])], pad=pad)
         return {"input_ids": made.ids, "attention_mask": made.mask, "labels": made.labels}
 
     train(model, sequences, training, seed=seed, batch=batch, device=device, log=log, label=label)
