@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from icml26 import Method, RunContext
+from icml26 import Method, Problem, RunContext
 from icml26.errors import InputError
 
 from icml26_plugin_divergence_decoding import storage
@@ -29,7 +29,7 @@ from icml26_plugin_divergence_decoding.configs import (
 from icml26_plugin_divergence_decoding.distillation import distill
 from icml26_plugin_divergence_decoding.encoding import candidate_ids, pad_id
 from icml26_plugin_divergence_decoding.model import DivergenceModel
-from icml26_plugin_divergence_decoding.task import Inputs, Output
+from icml26_plugin_divergence_decoding.task import Inputs, Output, Truth
 from icml26_plugin_divergence_decoding.vocabulary import vocabulary_size
 
 
@@ -70,6 +70,12 @@ class SteeredMethod(Method[Inputs, Output]):
             return inputs.candidates
         rows = (*inputs.forget, *inputs.retain, *inputs.background)
         return candidate_ids(rows, inputs.tokenizer, inputs.format)
+
+    def visualize(self, problem: Problem[Inputs, Truth], output: Output, ctx: RunContext) -> None:
+        """Write answers before and after, and the trade-off over alpha."""
+        from icml26_plugin_divergence_decoding.show import visualize
+
+        visualize(problem, output, ctx)
 
     def save(self, output: Output, folder: Path) -> None:
         """Write the models (safetensors) and settings (JSON)."""

@@ -46,6 +46,25 @@ def datasets() -> Iterator[DatasetSpec]:
         license="CC-BY-4.0",
         source="https://archive.ics.uci.edu/dataset/80/optical+recognition+of+handwritten+digits",
     )
+    yield DatasetSpec(
+        name="mini-muse",
+        task=TASK,
+        target=f"{PACKAGE}.mini_muse:MiniMuse",
+        summary="Help topics of Python's own documentation, memorised by small transformers in this run.",
+        provides=("texts", "small-base", "retrain", "holdout", "verbatim"),
+        profile="texts",
+        smoke={
+            "topics": 8,
+            "topic_words": 80,
+            "width": 16,
+            "small_width": 8,
+            "layers": 1,
+            "small_layers": 1,
+            "epochs": 1,
+        },
+        license="PSF-2.0",
+        source="https://docs.python.org/3/library/pydoc.html",
+    )
     yield _from_files(
         "tofu",
         "TofuFiles",

@@ -20,6 +20,7 @@ TINY: dict[str, Any] = {"lr": 8e-3, "epochs": 28, "batch_size": 64, "warmup": 0.
 PIXELS: dict[str, Any] = {"lr": 5e-3, "epochs": 8, "batch_size": 32, "warmup": 0.1}
 LINEAR = {**TINY, "alpha": 1.0}
 RANK = {**TINY, "rank_k": 10}
+TEXTS: dict[str, Any] = {"lr": 5e-3, "epochs": 14, "batch_size": 32, "warmup": 0.1}
 DISTILLED = {
     **LINEAR,
     "distill_lr": 2e-3,
@@ -77,14 +78,14 @@ def methods() -> Iterator[MethodSpec]:
         "divergence-decoding",
         "DivergenceDecoding",
         "Linear form: add alpha times what a retain auxiliary says beyond a forget auxiliary.",
-        profiles={"small": LINEAR, "digits": {**PIXELS, "alpha": 1.0}},
+        profiles={"small": LINEAR, "digits": {**PIXELS, "alpha": 1.0}, "texts": {**TEXTS, "alpha": 1.0}},
         smoke=LINEAR | BRIEF,
     )
     yield _ours(
         "divergence-rank",
         "DivergenceRank",
         "Rank form: suppress the k tokens on which the auxiliaries diverge most.",
-        profiles={"small": RANK, "digits": {**PIXELS, "rank_k": 3}},
+        profiles={"small": RANK, "digits": {**PIXELS, "rank_k": 3}, "texts": {**TEXTS, "rank_k": 10}},
         smoke=RANK | BRIEF,
     )
     yield _ours(
@@ -97,7 +98,7 @@ def methods() -> Iterator[MethodSpec]:
         "divergence-distilled",
         "DivergenceDistilled",
         "The steered distribution distilled into the target's own weights.",
-        profiles={"small": DISTILLED, "digits": {**DISTILLED, **PIXELS}},
+        profiles={"small": DISTILLED, "digits": {**DISTILLED, **PIXELS}, "texts": {**DISTILLED, **TEXTS}},
         smoke=DISTILLED | BRIEF | {"distill_epochs": 1},
     )
     yield _other("target", "Target", "The target as it is: nothing is forgotten.", role="reference")
