@@ -85,7 +85,7 @@ def test_what_is_missing_is_named(tmp_path: Path, models: dict[str, str]) -> Non
 def test_a_chat_needs_a_template_and_a_prompt_its_question(tmp_path: Path, models: dict[str, str]) -> None:
     with pytest.raises(InputError, match="chat=false"):
         load(TofuFiles, tofu(tmp_path), models)
-    with pytest.raises(InputError, match="{question}"):
+    with pytest.raises(InputError, match=r"\{question\}"):
         load(TofuFiles, tmp_path, models, chat=False, prompt="Question:")
 
 

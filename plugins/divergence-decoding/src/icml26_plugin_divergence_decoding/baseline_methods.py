@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from icml26 import Method, RunContext
+from icml26 import Method, Problem, RunContext
 from icml26.method import MethodConfig
 
 from icml26_plugin_divergence_decoding.baseline_configs import (
@@ -18,6 +18,16 @@ from icml26_plugin_divergence_decoding.baselines import assistant, gradient, off
 from icml26_plugin_divergence_decoding.checks import checked_sequences
 from icml26_plugin_divergence_decoding.encoding import Encoded, pad_id
 from icml26_plugin_divergence_decoding.task import Inputs, Output, Truth
+
+
+class ShownMethod(Method[Inputs, Output]):
+    """What all share: the pictures."""
+
+    def visualize(self, problem: Problem[Inputs, Truth], output: Output, ctx: RunContext) -> None:
+        """Write answers before and after, and the method's place between forgetting and keeping."""
+        from icml26_plugin_divergence_decoding.show import visualize
+
+        visualize(problem, output, ctx)
 
 
 class Target(Method[Inputs, Output]):
@@ -42,7 +52,7 @@ class Retrain(Method[Inputs, Output]):
         return Output(truth.retrain)
 
 
-class GradientAscent(Method[Inputs, Output]):
+class GradientAscent(ShownMethod):
     """Gradient ascent."""
 
     objective: ClassVar[gradient.Objective] = "grad-ascent"
@@ -85,7 +95,7 @@ class Npo(GradientAscent):
         """Options."""
 
 
-class Uld(Method[Inputs, Output]):
+class Uld(ShownMethod):
     """Unlearning from logit difference."""
 
     class Config(UldConfig):
@@ -112,7 +122,7 @@ class Uld(Method[Inputs, Output]):
         return Output(offset.OffsetModel(inputs.target, helper, rule), {"assistant_layers": layers})
 
 
-class Whp(Method[Inputs, Output]):
+class Whp(ShownMethod):
     """Who's Harry Potter."""
 
     class Config(WhpConfig):
