@@ -32,11 +32,11 @@ def product(**options: list[Any]) -> list[Point]:
 
 
 GRIDS: dict[str, tuple[str, list[Point]]] = {
-    "grad-ascent": ("GradientAscent", product(lr=[1e-4, 3e-4, 1e-3, 3e-3], epochs=[3, 8])),
-    "grad-diff": ("GradientDifference", product(lr=[3e-4, 1e-3, 3e-3], epochs=[5, 15, 30])),
-    "npo": ("Npo", product(lr=[3e-4, 1e-3, 3e-3], epochs=[5, 15, 30])),
-    "uld": ("Uld", product(lr=[3e-3, 1e-2], epochs=[20], layers=[1], rank=[32], strength=[0.4, 0.75, 1.2])),
-    "whp": ("Whp", product(lr=[3e-4, 1e-3], epochs=[5], strength=[1.0, 3.0, 6.0])),
+    "grad-ascent": ("GradientAscent", product(lr=[3e-4, 1e-3, 3e-3], epochs=[3, 8])),
+    "grad-diff": ("GradientDifference", product(lr=[1e-3, 3e-3], epochs=[5, 15, 30])),
+    "npo": ("Npo", product(lr=[1e-3, 3e-3], epochs=[5, 15, 30])),
+    "uld": ("Uld", product(lr=[1e-2, 2e-2], epochs=[20], layers=[1], rank=[32], strength=[0.75, 0.9, 1.2])),
+    "whp": ("Whp", product(lr=[1e-3, 3e-3], epochs=[5], strength=[3.0, 6.0, 10.0])),
 }
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -155,6 +157,29 @@ def test_wrong_types_of_fields_are_refused() -> None:
         as_questions([{"question": "a", "answer": 3}], "x")
     with pytest.raises(InputError, match="perturbed_answer must be a list of texts"):
         as_questions([{"question": "a", "answer": "b", "perturbed_answer": [1]}], "x")
+
+
+def test_the_hub_is_asked_for_the_right_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def load_dataset(*names: str, **options: Any) -> list[dict[str, Any]]:
+        asked.append((names, options))
+        if names[1] == "gone":
+            raise ValueError("no such part")
+        return [PLAIN]
+
+    monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=load_dataset))
+    config = TofuFiles.Config(path="some/data", target="t", retrain="r", hub=True, revision="abc")
+    assert config.records("retain90") == [PLAIN]
+    assert asked == [(("some/data", "retain90"), {"split": "train", "revision": "abc"})]
+    with pytest.raises(InputError, match="part gone: ValueError: no such part"):
+        config.records("gone")
+
+
+def test_the_hub_needs_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(InputError, match=r"pip install .*\[hub\]"):
+        TofuFiles.Config(path="some/data", target="t", retrain="r", hub=True).records("retain90")
 
 
 def test_the_first_suffix_wins(tmp_path: Path) -> None:

@@ -107,3 +107,12 @@ def test_keyword_share_counts_right_answers_only() -> None:
     rows = Rows(MODEL, [QA("it", "a cat", keyword="cat"), QA("is it", "a dog", keyword="dog")], TOKENIZER, Format())
     rows.__dict__["answers"] = ["a cat", "a cat"]
     assert rows.keyword_share == 0.5
+
+
+def test_keyword_tokens_are_found_inside_the_answer() -> None:
+    rows = Rows(MODEL, [QA("it", "they keep a cat dog", keyword="cat dog")], TOKENIZER, Format())
+    assert rows._keyword_positions(rows.questions[0]) == [3, 4]
+    (score,) = rows.scores
+    rows.__dict__["scores"] = [score._replace(right=np.array([True, True, True, True, False]))]
+    assert rows.keyword_exact == 0.5
+    assert rows.exact == 0.8

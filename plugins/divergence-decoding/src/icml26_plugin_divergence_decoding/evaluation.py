@@ -129,6 +129,22 @@ class Rows:
         )
 
     @property
+    def keyword_exact(self) -> float:
+        """Share of the keywords' tokens at which the teacher-forced arg max is right; the words around are left out."""
+        right = []
+        for row, score in zip(self.rows, self.scores, strict=True):
+            if isinstance(row, QA) and row.keyword is not None:
+                right += [bool(score.right[i]) for i in self._keyword_positions(row)]
+        return _mean(right)
+
+    def _keyword_positions(self, row: QA) -> list[int]:
+        text = self.form.answer.format(answer=row.answer)
+        start = text.index(row.keyword or "")
+        end = start + len(row.keyword or "")
+        spans = self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)["offset_mapping"]
+        return [i for i, (a, b) in enumerate(spans) if a < end and b > start]
+
+    @property
     def loss(self) -> float:
         """Mean negative log-likelihood (nats) of a token, over all tokens of all rows."""
         return -float(np.mean(np.concatenate([s.log_probs for s in self.scores])))

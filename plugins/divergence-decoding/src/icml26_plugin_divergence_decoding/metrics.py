@@ -17,6 +17,12 @@ def keyword_forget(output: Output, truth: Truth) -> float:
     return evaluate(output.model, truth).forget.keyword_share
 
 
+def keyword_tokens(output: Output, truth: Truth) -> Values:
+    """Exact memorisation on the tokens of the values alone, 0 to 1: templates, which anyone can guess, do not count."""
+    found = evaluate(output.model, truth)
+    return {"forget": found.forget.keyword_exact, "retain": found.retain.keyword_exact}
+
+
 def keyword_retain(output: Output, truth: Truth) -> float:
     """rval: share, 0 to 1, of greedy answers to retained questions that hold the right value."""
     return evaluate(output.model, truth).retain.keyword_share
