@@ -18,7 +18,8 @@ PAPER = Paper(
 # The paper's learning rates are for models of a billion weights; these are for the 1e4 to 1e5 of the offline data sets.
 TINY: dict[str, Any] = {"lr": 8e-3, "epochs": 28, "batch_size": 64, "warmup": 0.1}
 PIXELS: dict[str, Any] = {"lr": 5e-3, "epochs": 8, "batch_size": 32, "warmup": 0.1}
-LINEAR = {**TINY, "alpha": 1.0}
+# Chosen on seeds 7 and 11 of mini-tofu; results are reported on others. Baselines: seed 12, the best Agg of six points each.
+LINEAR = {**TINY, "alpha": 0.65}
 RANK = {**TINY, "rank_k": 10}
 TEXTS: dict[str, Any] = {"lr": 5e-3, "epochs": 14, "batch_size": 32, "warmup": 0.1}
 DISTILLED = {
@@ -110,29 +111,29 @@ def methods() -> Iterator[MethodSpec]:
         requires=("retrain",),
     )
     yield _other(
-        "grad-ascent", "GradientAscent", "Gradient ascent on what is to be forgotten.", small={"lr": 3e-4, "epochs": 4}
+        "grad-ascent", "GradientAscent", "Gradient ascent on what is to be forgotten.", small={"lr": 1e-3, "epochs": 8}
     )
     yield _other(
         "grad-diff",
         "GradientDifference",
         "Ascent on what is to be forgotten, descent on what is to be kept.",
-        small={"lr": 6e-4, "epochs": 6},
+        small={"lr": 3e-3, "epochs": 5},
     )
     yield _other(
         "npo",
         "Npo",
         "Negative preference optimisation with a loss on what is to be kept.",
-        small={"lr": 6e-4, "epochs": 6},
+        small={"lr": 3e-3, "epochs": 15},
     )
     yield _other(
         "uld",
         "Uld",
         "Logit difference: subtract an assistant made of the target's first layers that knows only the forgotten.",
-        small={"lr": 5e-3, "epochs": 20, "rank": 0},
+        small={"lr": 1e-2, "epochs": 20, "layers": 1, "rank": 32, "strength": 1.2},
     )
     yield _other(
         "whp",
         "Whp",
         "Who's Harry Potter: away from what a model reinforced on the forgotten likes better.",
-        small={"lr": 1e-3, "epochs": 10, "strength": 3.0},
+        small={"lr": 1e-3, "epochs": 5, "strength": 6.0},
     )
