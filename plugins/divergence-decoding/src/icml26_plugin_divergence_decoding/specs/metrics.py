@@ -60,6 +60,14 @@ def metrics() -> Iterator[MetricSpec]:
         requires=("keywords",),
     )
     yield _metric(
+        "keyword-tokens",
+        "metrics:keyword_tokens",
+        "Exact memorisation of the values' tokens only, without the guessable words around them.",
+        *_lower("forget"),
+        *_higher("retain"),
+        requires=("keywords",),
+    )
+    yield _metric(
         "mia-gap",
         "metrics:mia_gap",
         "Distance of the loss attack's AUC from the retrained model's.",
