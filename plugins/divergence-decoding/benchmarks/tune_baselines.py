@@ -36,7 +36,7 @@ GRIDS: dict[str, tuple[str, list[Point]]] = {
     "grad-diff": ("GradientDifference", product(lr=[1e-3, 3e-3], epochs=[5, 15, 30])),
     "npo": ("Npo", product(lr=[1e-3, 3e-3], epochs=[5, 15, 30])),
     "uld": ("Uld", product(lr=[1e-2, 2e-2], epochs=[20], layers=[1], rank=[32], strength=[0.75, 0.9, 1.2])),
-    "whp": ("Whp", product(lr=[1e-3, 3e-3], epochs=[5], strength=[3.0, 6.0, 10.0])),
+    "whp": ("Whp", product(lr=[1e-3, 3e-3], epochs=[10], strength=[5.0, 10.0, 20.0])),
 }
 
 
