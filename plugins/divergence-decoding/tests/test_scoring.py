@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import math
+import weakref
 
 import numpy as np
 import pytest
@@ -101,6 +103,17 @@ def test_an_evaluation_is_kept_until_the_weights_change() -> None:
         model.lm_head.weight.mul_(3.0)
     assert evaluate(model, truth) is not first
     assert evaluate(model, truth).forget.probability != before
+
+
+def test_an_evaluation_keeps_neither_model_nor_truth_alive() -> None:
+    model, other = llama(3, vocab=len(TOKENIZER)), llama(4, vocab=len(TOKENIZER))
+    truth = Truth(model, TOKENIZER, ROWS, ROWS, retrain=other)
+    for each in (model, other):
+        assert 0 <= evaluate(each, truth).forget.probability <= 1
+    gone = [weakref.ref(model), weakref.ref(other), weakref.ref(truth)]
+    del model, other, truth, each
+    gc.collect()
+    assert [r() for r in gone] == [None, None, None]
 
 
 def test_keyword_share_counts_right_answers_only() -> None:

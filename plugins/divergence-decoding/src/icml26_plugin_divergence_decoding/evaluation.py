@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 import numpy as np
 
@@ -25,8 +25,17 @@ class Rows:
         self, model: Any, rows: Sequence[Row], tokenizer: Any, form: Format, *, continued: bool = False
     ) -> None:
         """``continued``: answers are continuations, judged up to the length of the true one."""
-        self.model, self.rows, self.tokenizer, self.form = model, tuple(rows), tokenizer, form
-        self.continued = continued
+        # Weak, so that what is kept of a model does not keep the model itself in memory.
+        self._model = ref(model)
+        self.rows, self.tokenizer, self.form, self.continued = tuple(rows), tokenizer, form, continued
+
+    @property
+    def model(self) -> Any:
+        """The model; whoever asks for its behaviour holds it."""
+        found = self._model()
+        if found is None:
+            raise ReferenceError("the model of these rows is gone")
+        return found
 
     @property
     def questions(self) -> list[QA]:
@@ -170,7 +179,7 @@ class Evaluation:
     """A model on all rows of a truth."""
 
     def __init__(self, model: Any, truth: Truth) -> None:
-        self.truth = truth
+        self._truth = ref(truth)
         form = (truth.tokenizer, truth.format)
         self.forget = Rows(model, truth.forget, *form)
         self.retain = Rows(model, truth.retain, *form)
@@ -181,6 +190,10 @@ class Evaluation:
         self.known_forget = Rows(model, asked.forget, truth.tokenizer, asked.format)
         self.known_retain = Rows(model, asked.retain, truth.tokenizer, asked.format)
         self.verbatim = Rows(model, asked.verbatim, truth.tokenizer, asked.verbatim_format, continued=True)
+
+    def is_of(self, truth: Truth) -> bool:
+        """Whether this is an evaluation on ``truth``."""
+        return self._truth() is truth
 
     @cached_property
     def aucs(self) -> dict[str, float]:
@@ -218,7 +231,7 @@ def evaluate(model: Any, truth: Truth) -> Evaluation:
     """The evaluation of ``model`` on ``truth``; the last one of this model is kept while its weights do not change."""
     state = tuple(p._version for p in model.parameters())
     kept = _KEPT.get(model)
-    if kept is None or kept[0] != state or kept[1].truth is not truth:
+    if kept is None or kept[0] != state or not kept[1].is_of(truth):
         if callable(getattr(model, "eval", None)):
             model.eval()
         kept = _KEPT[model] = state, Evaluation(model, truth)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from icml26_plugin_divergence_decoding import measures
 from icml26_plugin_divergence_decoding.attacks import ATTACKS
-from icml26_plugin_divergence_decoding.evaluation import Evaluation, evaluate
+from icml26_plugin_divergence_decoding.evaluation import evaluate
 from icml26_plugin_divergence_decoding.task import Output, Truth
 
 Values = dict[str, float]
@@ -141,8 +141,3 @@ def _retrain(truth: Truth) -> object:
     if truth.retrain is None:
         raise ValueError("this metric compares with a retrained model, and the dataset has none")
     return truth.retrain
-
-
-def evaluation_of(output: Output, truth: Truth) -> Evaluation:
-    """The evaluation behind the metrics, for figures and tables."""
-    return evaluate(output.model, truth)
