@@ -76,6 +76,24 @@ def train(
     """
     if not rows:
         raise InputError("There is nothing to train on: no rows were given.")
+    with global_state_restored():  # round the first import as well: libraries of the Trainer draw while they load
+        _train(model, rows, training, seed, batch, loss, device, log, label)
+    model.eval()
+    if not all(bool(torch.isfinite(p).all()) for p in model.parameters()):
+        raise InputError(f"Training ended in weights that are not finite: lower lr={training.lr}.")
+
+
+def _train(
+    model: Any,
+    rows: Sequence[Any],
+    training: Training,
+    seed: int,
+    batch: Callable[[list[Any]], dict[str, torch.Tensor]],
+    loss: Loss | None,
+    device: str,
+    log: Log | None,
+    label: str,
+) -> None:
     from transformers import Trainer, TrainerCallback, TrainingArguments
     from transformers.trainer_callback import PrinterCallback
 
@@ -92,7 +110,7 @@ def train(
             if log is not None and "loss" in (logs or {}):
                 log(label, float(logs["loss"]), state.global_step)
 
-    with tempfile.TemporaryDirectory() as scratch, global_state_restored():
+    with tempfile.TemporaryDirectory() as scratch:
         steps = training.max_steps or _steps(len(rows), training)
         arguments = TrainingArguments(
             output_dir=str(training.checkpoints or scratch),
@@ -120,9 +138,6 @@ def train(
         trainer = OwnLoss(model, arguments, data_collator=batch, train_dataset=list(rows), callbacks=[Curve()])
         trainer.remove_callback(PrinterCallback)
         trainer.train(resume_from_checkpoint=_last(training.checkpoints))
-    model.eval()
-    if not all(bool(torch.isfinite(p).all()) for p in model.parameters()):
-        raise InputError(f"Training ended in weights that are not finite: lower lr={training.lr}.")
 
 
 def fine_tune(
