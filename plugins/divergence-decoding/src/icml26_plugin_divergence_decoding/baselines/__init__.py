@@ -1,0 +1,1 @@
+"""What Divergence Decoding is compared with."""
