@@ -47,7 +47,7 @@ class SilentReporter:
 class FolderCache(Protocol):
     """How ``ctx.cached`` finds a folder and has it built."""
 
-    def __call__(self, name: str, build: Callable[[Path], None], seeded: bool) -> Path:
+    def __call__(self, name: str, build: Callable[[Path], None], seeded: bool = True) -> Path:
         """The folder ``name`` of this dataset, of this seed or of all seeds."""
 
 
@@ -157,7 +157,7 @@ class RunContext:
         """
         if self._cache is None:
             raise PluginError("this context has no cache; ctx.cached is for Dataset.load within a run")
-        return self._cache(name, build if seeded else self._without_seed(name, build), seeded)
+        return self._cache(name, build) if seeded else self._cache(name, self._without_seed(name, build), False)
 
     def _without_seed(self, name: str, build: Callable[[Path], None]) -> Callable[[Path], None]:
         """``build`` with everything closed that follows from the seed."""

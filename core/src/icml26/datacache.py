@@ -26,7 +26,7 @@ def folder_cache(dataset: str, config: Mapping[str, Any], revision: str, seed: i
     with_seed = digest([dataset, config, revision, seed])
     without = digest([dataset, config, revision])
 
-    def cache(name: str, build: Callable[[Path], None], seeded: bool) -> Path:
+    def cache(name: str, build: Callable[[Path], None], seeded: bool = True) -> Path:
         return cached_folder(with_seed if seeded else without, name, build)
 
     return cache

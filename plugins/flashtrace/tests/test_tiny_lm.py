@@ -69,7 +69,7 @@ def test_one_wrong_token_makes_a_generation_wrong() -> None:
 
 
 def cache(folder: Path) -> Callable[[str, Callable[[Path], None]], Path]:
-    def cached(name: str, build: Callable[[Path], None], seeded: bool) -> Path:
+    def cached(name: str, build: Callable[[Path], None]) -> Path:
         if not (folder / name).exists():
             (folder / name).mkdir()
             build(folder / name)
