@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -139,3 +141,11 @@ def test_min_k_plus_plus_of_a_flat_distribution_is_finite() -> None:
 def test_zlib_of_an_empty_text_is_finite() -> None:
     assert math.isfinite(attacks.zlib_ratio(np.array([-1.0]), ""))
     assert attacks.zlib_ratio(np.array([-1.0]), "ab" * 100) < attacks.zlib_ratio(np.array([-1.0]), "")
+
+
+def test_rouge_leaves_the_global_generator_alone_when_it_loads() -> None:
+    code = (
+        "import random, sys; from icml26_plugin_divergence_decoding.measures import rouge_l; state = random.getstate();"
+        "rouge_l(['a b'], ['a c']); sys.exit(random.getstate() != state)"
+    )
+    assert subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=False).returncode == 0

@@ -6,6 +6,7 @@ an argument says so.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -112,7 +113,10 @@ def distance_to_retrain(forget: float, retain: float, of_retrain: tuple[float, f
 
 def rouge_l(references: Sequence[str], texts: Sequence[str]) -> list[tuple[float, float]]:
     """ROUGE-L of each text: (recall, F1), 0 to 1, with the Porter stemmer."""
+    state = random.getstate()
     from rouge_score.rouge_scorer import RougeScorer
+
+    random.setstate(state)  # what it imports in its turn draws from the global generator while it loads
 
     scorer = RougeScorer(["rougeL"], use_stemmer=True)
     found = [scorer.score(reference, text)["rougeL"] for reference, text in zip(references, texts, strict=True)]
