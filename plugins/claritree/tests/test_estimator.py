@@ -92,6 +92,15 @@ def test_nan_and_infinity_are_refused_by_name(value: float, word: str) -> None:
         ({"clip_predictions": "all"}, "clip_predictions must be one of None, 'leaf', 'train'"),
         ({"top_k": 0}, "top_k must be"),
         ({"time_limit": -1}, "time_limit must be"),
+        ({"time_limit": np.inf}, "time_limit must be"),
+        ({"depth": 10**400}, "depth must be an integer of at least 0, got a longer integer"),
+        ({"lambda_": 10**400}, "lambda_ must be a finite number of at least 0, got a longer integer"),
+        ({"n_thresholds": 10**5000}, "n_thresholds must be an integer of at least 1, got a longer integer"),
+        ({"kappa": 1e308}, r"kappa must be a finite number of at least 0, got 1e\+308, which is beyond"),
+        ({"n_jobs": "all"}, "n_jobs must be an integer"),
+        ({"categorical": 0}, "categorical must be a list of column numbers or names, got 0"),
+        ({"categorical": "x0"}, "categorical must be a list of column numbers or names, got 'x0'"),
+        ({"candidate_features": 1}, "candidate_features must be a list"),
         ({"categorical": [9]}, "categorical: there is no column 9"),
         ({"candidate_features": ["x9"]}, "candidate_features: there is no column 'x9'"),
     ],
@@ -221,6 +230,24 @@ def test_a_time_limit_gives_a_tree_at_least_as_good_as_greedy() -> None:
     assert not greedy.timed_out_
 
 
+@pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_time_limit_beyond_the_clock_is_none() -> None:
+    X, y = plxor(80, 0)
+    model = CLARITreeRegressor(1, time_limit=1e18).fit(X, y)
+    time.sleep(0.05)  # the timer's thread would fail by now
+    assert not model.timed_out_
+
+
+@pytest.mark.parametrize("engine", ["binned", "rank1", "numpy"])
+def test_depth_is_bounded_by_the_rows(engine: str) -> None:
+    """Engines reserve 2^depth slots: 120 rows and leaves of 30 allow three cuts on a path, however many are asked for."""
+    X, y = plxor(120, 0)
+    options = {"lambda_": 1e-4, "n_thresholds": 5, "min_leaf_node_size": 30, "engine": engine}
+    deep, three = (CLARITreeRegressor(depth, **options).fit(X, y) for depth in (20, 3))
+    assert deep.tree_.to_json() == three.tree_.to_json()
+    assert deep.objective_ == three.objective_
+
+
 def test_text_and_drawing_show_every_leaf_with_its_equation() -> None:
     X, y = plxor(600, 0)
     model = CLARITreeRegressor(2, 1e-3, 1e-4, 19).fit(pd.DataFrame(X, columns=["a", "b", "c<", "d", "e", "f"]), y)
@@ -294,6 +321,9 @@ def _with(document: dict, path: str, value: object) -> dict:
         ("tree.intercept", [0.0, None], "not finite"),
         ("tree.columns.continuous", [0, 1, 2, 3, 4, 60], "an input column does not exist"),
         ("tree.coef", [[0.0]], "differ in length"),
+        ("n_features", 1e400, "not the JSON of a fitted"),
+        ("objective", 10**400, "not the JSON of a fitted"),
+        ("tree.n", [10**400, 1, 1], "not the JSON of a CLARITree"),
         ("n_features", 4, "another number of columns"),
         ("tree", {}, "not the JSON of a CLARITree"),
     ],

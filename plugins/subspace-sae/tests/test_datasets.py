@@ -259,3 +259,62 @@ def test_masks_must_fit(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", acts=CUBE, mask=np.ones((5, 3)))
     with pytest.raises(InputError, match=r"mask has shape \[5, 3\]"):
         read_activations(tmp_path / "a.npz", key="acts", mask_key="mask")
+
+
+@pytest.mark.filterwarnings("ignore:Detected pickle protocol")
+@pytest.mark.parametrize("suffix", [".npy", ".npz", ".pt"])
+def test_bytes_that_changed_never_end_in_a_foreign_error(suffix: str, tmp_path: Path) -> None:
+    whole, path = tmp_path / f"whole{suffix}", tmp_path / f"damaged{suffix}"
+    if suffix == ".pt":
+        torch.save(torch.from_numpy(X), whole)
+    elif suffix == ".npz":
+        np.savez_compressed(whole, x=X)
+    else:
+        np.save(whole, X)
+    content, rng, refused = whole.read_bytes(), np.random.default_rng(1), 0
+    for _ in range(100):
+        damaged = bytearray(content)
+        for place in rng.integers(min(len(damaged), 400), size=3):
+            damaged[place] = int(rng.integers(256))
+        path.write_bytes(damaged)
+        try:
+            read_array(path)
+        except InputError:
+            refused += 1
+    assert refused > 10
+
+
+@pytest.mark.parametrize(
+    ("tensor", "words"),
+    [
+        (torch.eye(4).to_sparse(), "sparse_coo"),
+        (torch.empty(4, 3, device="meta"), "meta"),
+    ],
+)
+def test_tensors_without_dense_numbers_are_refused(tensor: torch.Tensor, words: str, tmp_path: Path) -> None:
+    torch.save(tensor, tmp_path / "x.pt")
+    with pytest.raises(InputError, match=words):
+        read_array(tmp_path / "x.pt")
+
+
+def test_float8_is_read(tmp_path: Path) -> None:
+    eights = torch.from_numpy(X).to(torch.float8_e4m3fn)
+    torch.save(eights, tmp_path / "x.pt")
+    np.testing.assert_array_equal(read_array(tmp_path / "x.pt"), eights.float().numpy())
+
+
+def test_an_archive_under_the_name_of_a_matrix_and_a_folder_are_told(tmp_path: Path) -> None:
+    with (tmp_path / "x.npy").open("wb") as file:
+        np.savez(file, x=X)
+    with pytest.raises(InputError, match=r"suffix \.npz"):
+        read_array(tmp_path / "x.npy")
+    (tmp_path / "folder.npy").mkdir()
+    with pytest.raises(InputError, match="is a folder"):
+        read_array(tmp_path / "folder.npy")
+
+
+@pytest.mark.parametrize("mask", [np.full((5, 4), np.nan), np.full((5, 4), "a")])
+def test_masks_hold_numbers(mask: np.ndarray, tmp_path: Path) -> None:
+    np.savez(tmp_path / "x.npz", x=CUBE, mask=mask)
+    with pytest.raises(InputError, match="the mask holds"):
+        read_activations(tmp_path / "x.npz", key="x", mask_key="mask")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -221,3 +223,59 @@ def test_the_norm_search_prefers_smaller_features_inside_the_subspace() -> None:
         sae, rows = new(m=2048, d=64, k=4), torch.from_numpy(x)
         norms[subspace] = initialise(sae, rows, rows, Initialisation(subspace=subspace, q=16)).norm  # type: ignore[arg-type]
     assert norms["init"] == pytest.approx(0.63, abs=0.06) and norms["none"] == pytest.approx(0.83, abs=0.06)
+
+
+def plain(m: int = 40, d: int = 8) -> torch.nn.Module:
+    sae, generator = torch.nn.Module(), torch.Generator().manual_seed(0)
+    for name, shape in {"W_enc": (d, m), "b_enc": (m,), "W_dec": (m, d), "b_dec": (d,)}.items():
+        setattr(sae, name, torch.nn.Parameter(torch.rand(shape, generator=generator) - 0.5))
+    return sae
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"k": 41}, "k=41"),
+        ({"k": 0}, "k=0"),
+        ({"k": 2.5}, "k=2.5"),
+        ({"bias": "median"}, "bias='median'"),
+        ({"activations": np.full((50, 8), "a")}, "not real numbers"),
+        ({"activations": np.ones((50, 8), complex)}, "not real numbers"),
+        ({"activations": torch.eye(8).to_sparse()}, "dense real numbers"),
+        ({"activations": np.full((50, 8), 1e300)}, "not finite"),
+        ({"W_dec": torch.zeros(40, 8)}, "zero or not finite"),
+        ({"W_dec": torch.full((40, 8), torch.nan)}, "zero or not finite"),
+        ({"W_dec": torch.ones(8)}, "are not"),
+        ({"W_dec": torch.ones(40, 8, dtype=torch.int64)}, "int64"),
+        ({"b_dec": None}, "NoneType"),
+    ],
+)
+def test_what_cannot_be_initialised_is_refused_and_left_as_it_was(options: dict[str, Any], words: str) -> None:
+    sae, options = plain(), {"activations": low_rank(100, 8, 4), "k": 4} | options
+    for name in ("W_dec", "b_dec"):
+        if name in options:
+            delattr(sae, name)
+            setattr(sae, name, options.pop(name))
+    before = [p.detach().clone() for p in sae.parameters()]
+    with pytest.raises(InputError, match=words):
+        initialise_weights(sae, **options)
+    assert all(torch.equal(a, b) for a, b in zip(before, sae.parameters(), strict=True))
+
+
+def test_every_layout_of_activations_initialises_alike() -> None:
+    x = low_rank(100, 8, 4).astype(np.float32)
+    read_only = x.copy()
+    read_only.setflags(write=False)
+    reference = plain()
+    initialise_weights(reference, x, q=4, k=4)
+    for other in (
+        np.asfortranarray(x),
+        x[::-1][::-1],
+        x.astype(">f4"),
+        read_only,
+        torch.from_numpy(x),
+        x[:, ::-1][:, ::-1],
+    ):
+        sae = plain()
+        initialise_weights(sae, other, q=4, k=4)
+        assert torch.equal(sae.W_dec, reference.W_dec)

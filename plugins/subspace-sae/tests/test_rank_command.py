@@ -82,3 +82,24 @@ def test_wrong_input_ends_with_code_2_and_a_reason(
 ) -> None:
     assert main(arguments) == 2
     assert named in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("option", "name", "words"),
+    [
+        ("--json", "", "is a folder"),
+        ("--json", "none/x.json", "no folder"),
+        ("--figure", "none/x.png", "no folder"),
+        ("--figure", "spectrum", "must end in"),
+        ("--figure", "spectrum.txt", "must end in"),
+    ],
+)
+def test_outputs_that_cannot_be_written_are_told_before_measuring(
+    option: str, name: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).standard_normal((40, 6)))
+    assert main([str(tmp_path / "x.npy"), option, str(tmp_path / name)]) == 2
+    captured = capsys.readouterr()
+    assert words in captured.err
+    assert captured.out == ""
+    assert [path.name for path in tmp_path.iterdir()] == ["x.npy"]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from icml26.errors import InputError
+from icml26.errors import EnvironmentError_, InputError
 from icml26_plugin_subspace_sae import Architecture, SparseAutoencoder, load_saelens, save_saelens
 from safetensors.torch import load_file, save_file
 
@@ -150,3 +150,59 @@ def test_an_autoencoder_of_saelens_starts_inside_the_subspace() -> None:
     w = sae.W_dec.detach()
     assert float((w - w @ basis @ basis.T).norm()) < 1e-4 * float(w.norm())
     assert torch.equal(sae.W_enc.detach(), w.T)
+
+
+def test_a_folder_that_cannot_be_written_is_told_and_an_older_export_stays_whole(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(EnvironmentError_, match="cannot be written"):
+        save_saelens(sae_of(), tmp_path / "file")
+    folder = tmp_path / "sae"
+    save_saelens(sae_of(), folder)
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    with pytest.raises(InputError, match="JSON values"):
+        save_saelens(sae_of("relu"), folder, source={"x": object()})
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    (folder / "cfg.json").unlink()
+    (folder / "cfg.json").mkdir()
+    with pytest.raises(EnvironmentError_, match="is a folder"):
+        save_saelens(sae_of("relu"), folder)
+    assert (folder / "sae_weights.safetensors").read_bytes() == before["sae_weights.safetensors"]
+    assert len(list(folder.iterdir())) == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"k": "4"}, "k is '4'"),
+        ({"k": 2.7}, "k is 2.7"),
+        ({"apply_b_dec_to_input": "false"}, "neither true nor false"),
+        ({"architecture": ["topk"]}, "architecture is"),
+        ({"d_in": 77}, "d_in is 77"),
+        ({"d_sae": 7}, "d_sae is 7"),
+    ],
+)
+def test_settings_of_wrong_kinds_are_refused(change: dict[str, Any], words: str, tmp_path: Path) -> None:
+    save_saelens(sae_of(), tmp_path)
+    config = json.loads((tmp_path / "cfg.json").read_text())
+    (tmp_path / "cfg.json").write_text(json.dumps(config | change))
+    with pytest.raises(InputError, match=words):
+        load_saelens(tmp_path)
+
+
+def test_settings_that_are_no_object_are_refused(tmp_path: Path) -> None:
+    save_saelens(sae_of(), tmp_path)
+    (tmp_path / "cfg.json").write_text("[1]")
+    with pytest.raises(InputError, match="holds a list"):
+        load_saelens(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["W_dec", "b_dec", "b_enc", "W_enc"])
+@pytest.mark.parametrize("damage", ["short", "nan", "integers"])
+def test_weights_that_would_be_broadcast_or_are_no_numbers_are_refused(name: str, damage: str, tmp_path: Path) -> None:
+    save_saelens(sae_of(), tmp_path)
+    tensors = load_file(tmp_path / "sae_weights.safetensors")
+    value = tensors[name]
+    tensors[name] = {"short": value[:1], "nan": value * torch.nan, "integers": value.long()}[damage].clone()
+    save_file(tensors, tmp_path / "sae_weights.safetensors")
+    with pytest.raises(InputError, match="does not fit" if damage == "short" else f"{name} holds"):
+        load_saelens(tmp_path)

@@ -29,6 +29,8 @@ except ImportError:  # scikit-learn 1.5, the last that the baseline `linear-tree
 
 FloatArray = NDArray[np.float64]
 
+MOST_OPTION = 1e100  # greater numbers overflow when rows, penalties and sums of squares are multiplied
+
 _CHOICES = {
     "thresholds_strategy": ("quantile", "uniform"),
     "leaf": ("linear", "constant"),
@@ -42,10 +44,18 @@ _CHOICES = {
 
 def require_number(name: str, value: Any, *, least: float, integral: bool = False) -> None:
     kind = numbers.Integral if integral else numbers.Real
-    if isinstance(value, bool) or not isinstance(value, kind) or not np.isfinite(float(value)) or float(value) < least:
+    if isinstance(value, bool) or not isinstance(value, kind) or not least <= value <= MOST_OPTION:  # NaN fails, too
         raise ValueError(
-            f"{name} must be {'an integer' if integral else 'a finite number'} of at least {least:g}, got {value!r}"
+            f"{name} must be {'an integer' if integral else 'a finite number'} of at least {least:g}, got {_short(value)}"
+            + (f", which is beyond {MOST_OPTION:g}" if isinstance(value, kind) and value > MOST_OPTION else "")
         )
+
+
+def _short(value: Any) -> str:
+    """As a message shows it; Python refuses to write out the longest integers."""
+    if isinstance(value, numbers.Integral) and abs(int(value)) > MOST_OPTION:
+        return "a longer integer than any option takes"
+    return repr(value)
 
 
 class TreeEstimator(RegressorMixin, BaseEstimator):
@@ -56,6 +66,8 @@ class TreeEstimator(RegressorMixin, BaseEstimator):
         if self.n_thresholds != "full":
             require_number("n_thresholds", self.n_thresholds, least=1, integral=True)
         require_number("min_leaf_node_size", self.min_leaf_node_size, least=0, integral=True)
+        if self.n_jobs is not None:
+            require_number("n_jobs", self.n_jobs, least=-MOST_OPTION, integral=True)
         if self.depth > 20:
             raise ValueError(f"depth must be at most 20, got {self.depth}: a tree of depth 20 has a million leaves")
         for name, choices in _CHOICES.items():
@@ -109,6 +121,8 @@ class TreeEstimator(RegressorMixin, BaseEstimator):
     def _column_numbers(self, option: str, given: Sequence[int | str] | None) -> tuple[int, ...]:
         """Columns by number or name -> numbers."""
         names = self._names()
+        if isinstance(given, str) or not (given is None or np.iterable(given)):
+            raise ValueError(f"{option} must be a list of column numbers or names, got {given!r}")
         found: list[int] = []
         for column in () if given is None else given:
             if isinstance(column, str) and column in names:

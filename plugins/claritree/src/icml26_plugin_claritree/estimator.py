@@ -169,7 +169,7 @@ class CLARITreeRegressor(TreeEstimator):
             estimator.timed_out_ = bool(document["timed_out"])
             estimator.threshold_pool_ = tuple(np.asarray(pool, dtype=np.float64) for pool in document["threshold_pool"])
             tree = document["tree"]
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
             raise ValueError(f"not the JSON of a fitted {cls.__name__}: {error}") from error
         estimator.tree_ = Tree.from_json(tree)
         estimator.n_leaves_ = estimator.tree_.n_leaves

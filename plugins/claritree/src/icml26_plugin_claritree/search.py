@@ -36,6 +36,7 @@ class Box(Protocol):
 
 B = TypeVar("B", bound=Box)
 
+MOST_SECONDS = 1e8  # three years: longer limits are none, and the greatest overflow the clock in the timer's thread
 MOST_TIES = 4  # cuts of equal score that are searched below one node
 
 
@@ -44,7 +45,9 @@ class Budget:
 
     def __init__(self, seconds: float | None = None) -> None:
         self.flag = np.zeros(1, dtype=np.int8)
-        self._timer = None if seconds is None else threading.Timer(seconds, self.stop)
+        self._timer: threading.Timer | None = None
+        if seconds is not None and seconds < MOST_SECONDS:
+            self._timer = threading.Timer(seconds, self.stop)
 
     def stop(self) -> None:
         """End the search now."""

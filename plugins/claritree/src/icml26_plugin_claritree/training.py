@@ -104,6 +104,8 @@ def grow(
     if prepared.engine is None:
         rows = np.arange(prepared.problem.n, dtype=np.int32)
         return [_finish(prepared, Subtree(rows, 0.0), ridge, {}, timed_out=False)] * len(lambdas)
+    # Each cut of a path leaves at least min_leaf rows outside: no deeper tree is legal, and engines reserve 2^depth slots.
+    depth = min(depth, max(prepared.problem.n // prepared.problem.min_leaf - 1, 0))
     engine = prepared.engine.with_ridge(ridge)
     allowed = None
     if features is not None:

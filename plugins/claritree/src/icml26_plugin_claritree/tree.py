@@ -140,7 +140,7 @@ class Tree:
             }
             for name in ("threshold", "intercept", "coef", "loss", "mse", "y_range"):
                 arrays[name] = np.asarray(document[name], dtype=np.float64)
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise ValueError(f"not the JSON of a CLARITree: {error!r}") from error
         if not arrays["coef"].size:  # JSON has one empty list for each leaf of a model without continuous columns
             arrays["coef"] = np.empty((arrays["intercept"].size, 0))

@@ -34,7 +34,8 @@ class Activations:
 def read_array(path: Path, key: str | None = None) -> np.ndarray:
     """One array of a file, memory-mapped where the format allows; InputError that says what is wrong and what is there."""
     if not path.is_file():
-        raise InputError(f"{path}: there is no such file.")
+        found = "is a folder, not a file" if path.is_dir() else "there is no such file"
+        raise InputError(f"{path}: {found}.")
     reader = _READERS.get(path.suffix.lower())
     if reader is None:
         raise InputError(f"{path}: {path.suffix or 'a file without suffix'} is not read; one of {', '.join(SUFFIXES)}.")
@@ -46,7 +47,8 @@ def read_array(path: Path, key: str | None = None) -> np.ndarray:
         raise InputError(
             f"{path}: does not fit into memory; save it as .npy, which is read from disk in blocks."
         ) from None
-    except (OSError, ValueError, EOFError, KeyError, RuntimeError, zipfile.BadZipFile) as error:
+    except Exception as error:
+        # Readers of damaged bytes end in whatever their inner parts raise: zlib.error, TokenError, IndexError, AssertionError.
         raise InputError(f"{path}: cannot be read ({_first_line(error)}); was it written completely?") from error
 
 
@@ -68,6 +70,10 @@ def _npy(path: Path, key: str | None) -> np.ndarray:
                 "unpickled."
             ) from error
         raise
+    if not isinstance(array, np.ndarray):
+        raise InputError(
+            f"{path}: is a zip archive, not a .npy array: give it the suffix .npz or .pt that it was saved as."
+        )
     return array
 
 
@@ -84,7 +90,7 @@ def _safetensors(path: Path, key: str | None) -> np.ndarray:
 
     try:
         with safe_open(path, framework="pt") as file:
-            return _as_numpy(file.get_tensor(_chosen(path, key, list(file.keys()))))
+            return _as_numpy(path, file.get_tensor(_chosen(path, key, list(file.keys()))))
     except SafetensorError as error:
         raise InputError(f"{path}: is not a complete safetensors file ({error}).") from error
 
@@ -103,19 +109,24 @@ def _torch(path: Path, key: str | None) -> np.ndarray:
     if isinstance(content, torch.Tensor):
         if key is not None:
             raise InputError(f"{path}: key={key!r} is given, and the file holds one tensor without a name.")
-        return _as_numpy(content)
+        return _as_numpy(path, content)
     if isinstance(content, dict):
         tensors = {str(name): value for name, value in content.items() if isinstance(value, torch.Tensor)}
-        return _as_numpy(tensors[_chosen(path, key, list(tensors))])
+        return _as_numpy(path, tensors[_chosen(path, key, list(tensors))])
     raise InputError(f"{path}: holds a {type(content).__name__}, not a tensor or a dict of tensors.")
 
 
-def _as_numpy(tensor: Any) -> np.ndarray:
+def _as_numpy(path: Path, tensor: Any) -> np.ndarray:
     import torch
 
-    dense = tensor.detach()
-    if dense.dtype == torch.bfloat16:
-        dense = dense.float()
+    if tensor.is_meta or tensor.is_quantized or tensor.layout != torch.strided:
+        kind = "meta" if tensor.is_meta else "quantized" if tensor.is_quantized else str(tensor.layout)
+        raise InputError(
+            f"{path}: holds a {kind} tensor; save an ordinary dense one, e.g. x.dequantize() or x.to_dense()."
+        )
+    dense = tensor.detach().resolve_conj().resolve_neg()
+    if dense.is_floating_point() and dense.dtype not in (torch.float16, torch.float32, torch.float64):
+        dense = dense.float()  # bfloat16 and the kinds of float8, which NumPy has not
     array: np.ndarray = dense.numpy()
     return array
 
@@ -182,6 +193,10 @@ def _flat(path: Path, array: np.ndarray, mask: np.ndarray | None, drop_first: in
     elif mask.shape != (n, length):
         raise InputError(
             f"{path}: the mask has shape {list(mask.shape)}; [sequences, positions] = {[n, length]} is needed."
+        )
+    elif mask.dtype.kind not in "biuf" or (mask.dtype.kind == "f" and np.isnan(mask).any()):
+        raise InputError(
+            f"{path}: the mask holds {mask.dtype}, NaN or no numbers; 1 for a real token and 0 for others is needed."
         )
     else:
         kept = np.array(mask) != 0

@@ -7,7 +7,7 @@ encoder bias. :func:`initialise` runs them on our autoencoder; :func:`initialise
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, get_args
 
 import numpy as np
 import torch
@@ -273,18 +273,10 @@ def initialise_weights(
     ``sae`` needs ``W_enc`` (d, m), ``b_enc`` (m,), ``W_dec`` (m, d), ``b_dec`` (d,), e.g. a SAELens ``TrainingSAE``; an encoder
     that subtracts b_D from its input is told apart by nothing here: pass activations minus their mean and ``bias="zero"`` then.
     The decoder's present values are the random draw. ``k`` is the number of active features for the norm search. Call it before
-    the optimiser is made. Raises InputError for other shapes and for activations that :func:`.active_subspace` refuses.
+    the optimiser is made. Raises InputError, before anything is changed, for other shapes, for k and bias that do not exist, for
+    decoder rows that are zero or not finite, and for activations that :func:`.active_subspace` refuses.
     """
-    rows = torch.as_tensor(np.asarray(activations) if not isinstance(activations, torch.Tensor) else activations)
-    rows = rows.detach().float().cpu()
-    m, d = sae.W_dec.shape
-    if sae.W_enc.shape != (d, m) or sae.b_enc.shape != (m,) or sae.b_dec.shape != (d,):
-        raise InputError(
-            f"W_dec {tuple(sae.W_dec.shape)}, W_enc {tuple(sae.W_enc.shape)}, b_enc {tuple(sae.b_enc.shape)} and b_dec "
-            f"{tuple(sae.b_dec.shape)} are not (m, d), (d, m), (m,) and (d,)."
-        )
-    if rows.ndim != 2 or rows.shape[1] != d:
-        raise InputError(f"activations must have shape (rows, {d}), not {tuple(rows.shape)}.")
+    rows = _checked(sae, activations, k, bias)
     active = active_subspace(rows.numpy(), q)
     restrict_(sae.W_dec, torch.from_numpy(active.basis))
     sae.b_dec.copy_(decoder_bias(rows, bias))
@@ -298,3 +290,46 @@ def initialise_weights(
     if centre:
         centre_(sae.b_enc, sae.W_enc.cpu(), rows)
     return InitialisationReport(active, norm, norms, losses)
+
+
+def _checked(sae: SaeWeights, activations: np.ndarray | torch.Tensor, k: int, bias: str) -> torch.Tensor:
+    """``activations`` as float32 (n, d) on the CPU; InputError for what :func:`initialise_weights` cannot work on."""
+    weights = {name: getattr(sae, name, None) for name in ("W_dec", "W_enc", "b_enc", "b_dec")}
+    for name, value in weights.items():
+        if not isinstance(value, torch.Tensor) or not value.is_floating_point():
+            found = value.dtype if isinstance(value, torch.Tensor) else type(value).__name__
+            raise InputError(
+                f"{type(sae).__name__}.{name} must be a tensor of real floating type, not {found}: W_enc (d, m), b_enc (m,), "
+                "W_dec (m, d) and b_dec (d,) are needed; give an object that holds views of your weights under these names."
+            )
+    W_dec, W_enc, b_enc, b_dec = weights.values()
+    m, d = W_dec.shape if W_dec.ndim == 2 else (-1, -1)
+    if m < 1 or W_enc.shape != (d, m) or b_enc.shape != (m,) or b_dec.shape != (d,):
+        raise InputError(
+            f"W_dec {tuple(W_dec.shape)}, W_enc {tuple(W_enc.shape)}, b_enc {tuple(b_enc.shape)} and b_dec "
+            f"{tuple(b_dec.shape)} are not (m, d), (d, m), (m,) and (d,)."
+        )
+    lengths = torch.linalg.vector_norm(W_dec.detach().float(), dim=1)
+    if not bool((torch.isfinite(lengths) & (lengths > 0)).all()):
+        raise InputError(
+            "Rows of W_dec are zero or not finite: they are the random draw, fill them before, e.g. with uniform_(-1, 1)."
+        )
+    if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or not 1 <= k <= m:
+        raise InputError(f"k={k!r} must be a whole number between 1 and the number of features, {m}.")
+    if bias not in get_args(Bias):
+        raise InputError(f"bias={bias!r} is unknown; there are {', '.join(get_args(Bias))}.")
+    if isinstance(activations, torch.Tensor):
+        if activations.is_complex() or activations.layout != torch.strided:
+            raise InputError(
+                f"activations are {activations.dtype}, {activations.layout}: dense real numbers are needed."
+            )
+        rows = activations.detach().float().cpu()
+    else:
+        array = np.asarray(activations)
+        if array.dtype.kind not in "fiu":
+            raise InputError(f"activations hold {array.dtype}, not real numbers.")
+        with np.errstate(over="ignore"):  # becomes infinity, which is refused by row
+            rows = torch.from_numpy(np.array(array, dtype=np.float32, order="C"))
+    if rows.ndim != 2 or rows.shape[1] != d:
+        raise InputError(f"activations must have shape (rows, {d}), not {tuple(rows.shape)}.")
+    return rows

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from icml26.errors import Icml26Error, InputError
+from icml26.errors import EnvironmentError_, Icml26Error, InputError
 
 from icml26_plugin_subspace_sae.activation_files import read_activations
 from icml26_plugin_subspace_sae.heads import HeadAttribution, head_attribution
@@ -27,6 +27,8 @@ from icml26_plugin_subspace_sae.rank import (
 
 #: Shares of d at which the recovered loss is measured.
 LOSS_SHARES = (0.1, 0.25, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+
+FIGURES = (".png", ".svg", ".pdf")
 
 
 @dataclass
@@ -202,7 +204,7 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("--loss-tokens", type=int, default=0, help="tokens to measure the recovered loss on")
     options.add_argument("--loss-hook", action="append", default=[], help="hook point whose recovered loss is measured")
     options.add_argument("--json", type=Path, help="file for all numbers, spectra included")
-    options.add_argument("--figure", type=Path, help="file for the spectra, .png or .svg")
+    options.add_argument("--figure", type=Path, help="file for the spectra, .png, .svg or .pdf")
     return options
 
 
@@ -228,21 +230,39 @@ def measure(options: argparse.Namespace) -> list[Found]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the table; write JSON and figure where asked. Exit code 2 for input that cannot be used."""
+    """Print the table; write JSON and figure where asked. Exit code 2 for unusable input, 4 for unwritable output."""
     options = parser().parse_args(arguments)
     try:
+        _check_outputs(options)
         found = measure(options)
+        sys.stdout.write(table(found))
+        _write_outputs(options, found)
     except Icml26Error as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code
-    sys.stdout.write(table(found))
-    if options.json is not None:
-        _write(options.json, json.dumps([item.as_json() for item in found], indent=1) + "\n")
-    if options.figure is not None:
-        from icml26_plugin_subspace_sae.figures import spectrum_figure
-
-        spectrum_figure([item.spectrum for item in found], [item.report.name for item in found], options.figure)
     return 0
+
+
+def _check_outputs(options: argparse.Namespace) -> None:
+    """Refuse outputs that cannot be written before anything is measured: a model may take minutes."""
+    for name, path in (("--json", options.json), ("--figure", options.figure)):
+        if path is not None and (path.is_dir() or not path.parent.is_dir()):
+            what = "is a folder" if path.is_dir() else f"cannot be written: there is no folder {path.parent}"
+            raise InputError(f"{name} {path} {what}.")
+    if options.figure is not None and options.figure.suffix.lower() not in FIGURES:
+        raise InputError(f"--figure {options.figure}: the name must end in one of {', '.join(FIGURES)}.")
+
+
+def _write_outputs(options: argparse.Namespace, found: list[Found]) -> None:
+    try:
+        if options.json is not None:
+            _write(options.json, json.dumps([item.as_json() for item in found], indent=1) + "\n")
+        if options.figure is not None:
+            from icml26_plugin_subspace_sae.figures import spectrum_figure
+
+            spectrum_figure([item.spectrum for item in found], [item.report.name for item in found], options.figure)
+    except OSError as error:
+        raise EnvironmentError_(f"The output cannot be written: {error}.") from None
 
 
 def _write(path: Path, content: str) -> None:
