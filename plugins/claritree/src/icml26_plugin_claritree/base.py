@@ -30,7 +30,7 @@ except ImportError:  # scikit-learn 1.5, the last that the baseline `linear-tree
 FloatArray = NDArray[np.float64]
 
 MOST_INPUT = 1e300  # differences and sums of greater values overflow
-MOST_TARGET = 1e150  # … and squares
+MOST_TARGET = 1e151  # … and squares
 MOST_OPTION = 1e100  # greater numbers overflow when rows, penalties and sums of squares are multiplied
 
 _CHOICES = {
@@ -106,8 +106,9 @@ class TreeEstimator(RegressorMixin, BaseEstimator):
             raise ValueError(f"Input y contains {_what(target[bad[0]])} in row {bad[0]}: remove or impute such rows")
 
     def _refuse_not_finite(self, X: FloatArray) -> None:
-        if np.isfinite(X.sum()) or np.isfinite(X).all():
-            return
+        with np.errstate(over="ignore"):
+            if np.isfinite(X.sum()) or np.isfinite(X).all():
+                return
         row, column = (int(v) for v in np.argwhere(~np.isfinite(X))[0])
         raise ValueError(
             f"Input X contains {_what(X[row, column])} in column {column} ({self._names()[column]!r}), row {row}: "
