@@ -106,7 +106,7 @@ class TreeEstimator(RegressorMixin, BaseEstimator):
             raise ValueError(f"Input y contains {_what(target[bad[0]])} in row {bad[0]}: remove or impute such rows")
 
     def _refuse_not_finite(self, X: FloatArray) -> None:
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore", invalid="ignore"):
             if np.isfinite(X.sum()) or np.isfinite(X).all():
                 return
         row, column = (int(v) for v in np.argwhere(~np.isfinite(X))[0])
