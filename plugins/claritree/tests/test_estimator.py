@@ -111,6 +111,22 @@ def test_options_out_of_range_are_refused_by_name(options: dict, message: str) -
         CLARITreeRegressor(**options).fit(X, y)
 
 
+@pytest.mark.parametrize(
+    ("x_scale", "target", "message"),
+    [
+        (1.0, [None] * 80, "Input y contains NaN in row 0"),
+        (1.0, [10**400] * 80, "beyond the range of float64"),
+        (1.0, [-1e200, 1e200] * 40, r"y holds values beyond 1e\+151"),
+        (1.7e308, [0.0, 1.0] * 40, r"X holds values beyond 1e\+300"),
+    ],
+)
+def test_missing_objects_and_overflowing_data_are_refused(x_scale: float, target: list, message: str) -> None:
+    X = plxor(80, 0)[0] * x_scale
+    y = np.array(target, dtype=object if target[0] is None else None)
+    with pytest.raises(ValueError, match=message):
+        CLARITreeRegressor(2, engine="numpy").fit(X, y)
+
+
 def test_a_constant_target_gives_one_leaf() -> None:
     X, _ = plxor(200, 0)
     for constant in (0.0, 1e6 + 0.1, -3e-300):
@@ -317,6 +333,10 @@ def _with(document: dict, path: str, value: object) -> dict:
         ("tree.feature", [99, -1, -1], "a split column does not exist"),
         ("tree.left", [0, -1, -1], "children do not form a tree"),
         ("tree.left", [1, -1], "differ in length"),
+        ("feature_names", 3, "feature_names is not a list of 6"),
+        ("tree.leaf", [], "node arrays differ in length"),
+        ("tree.feature", 1, "node arrays differ in length"),
+        ("tree.left", [[1, -1, -1]], "node arrays differ in length"),
         ("tree.leaf", [-1, 0, 0], "leaves are not numbered"),
         ("tree.intercept", [0.0, None], "not finite"),
         ("tree.columns.continuous", [0, 1, 2, 3, 4, 60], "an input column does not exist"),

@@ -165,3 +165,20 @@ def test_weights_begin_as_the_paper_draws_them() -> None:
     assert float(w.min()) < -0.99 < 0.99 < float(w.max()) and abs(float(w.mean())) < 0.01
     assert abs(float(w.std()) - 3**-0.5) < 0.005
     assert torch.equal(sae.W_enc, sae.W_dec.T) and not sae.b_enc.any() and not sae.b_dec.any()
+
+
+@pytest.mark.parametrize(
+    ("x", "words"),
+    [
+        (torch.zeros(12), "not \\(12,\\)"),
+        (torch.zeros(3, 13), "not \\(3, 13\\)"),
+        (torch.zeros(3, 12, dtype=torch.float16), "float16"),
+        (torch.full((3, 12), torch.nan), "not finite"),
+        (torch.zeros(3, 12).numpy(), "not ndarray"),
+    ],
+)
+def test_rows_of_another_kind_are_refused(x: Any, words: str) -> None:
+    sae = SparseAutoencoder(Architecture(d_in=12, d_out=12, n_features=20, k=3), generator=torch.Generator())
+    for use in (sae.encode, sae.reconstruct):
+        with pytest.raises(InputError, match=words):
+            use(x)

@@ -340,3 +340,33 @@ def test_dead_features_of_training_are_counted() -> None:
     assert trained.history.dead[-1] == trained.dead_in_training > 0
     assert (trained.history.dead[:3] == 0).all(), "nothing is dead before dead_threshold rows were seen"
     assert Sparsity().coefficient == 8e-5
+
+
+@pytest.mark.parametrize(
+    ("part", "change", "words"),
+    [
+        ("optimisation", {"optimizer": "sgd"}, "optimizer='sgd' is unknown"),
+        ("optimisation", {"steps": 2.5}, "steps=2.5 must be a whole number"),
+        ("optimisation", {"warmup": float("nan")}, "warmup=nan"),
+        ("optimisation", {"warmup": -1}, "warmup=-1"),
+        ("dictionary", {"k": 2.5}, "k=2.5 must be a whole number"),
+        ("initialisation", {"subspace": "x"}, "subspace='x' is unknown"),
+        ("initialisation", {"bias": "median"}, "bias='median' is unknown"),
+        ("initialisation", {"rows": 0}, "rows=0"),
+    ],
+)
+def test_words_and_counts_that_mean_nothing_are_refused(part: str, change: dict[str, Any], words: str) -> None:
+    settings = small(5)
+    with pytest.raises(InputError, match=words):
+        train(rows(), replace(settings, **{part: replace(getattr(settings, part), **change)}))
+
+
+@pytest.mark.parametrize("missing", ["step", "sae", "optimizer", "batches", "silent_for", "curves"])
+def test_checkpoints_without_a_part_are_refused(missing: str, tmp_path: Path) -> None:
+    path = tmp_path / "run.pt"
+    train(rows(), small(5), checkpoint=path)
+    stored = torch.load(path, weights_only=True)
+    del stored["state"][missing]
+    torch.save(stored, path)
+    with pytest.raises(InputError, match=r"is damaged \(KeyError\)"):
+        train(rows(), small(5), checkpoint=path)

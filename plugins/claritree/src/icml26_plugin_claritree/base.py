@@ -29,6 +29,8 @@ except ImportError:  # scikit-learn 1.5, the last that the baseline `linear-tree
 
 FloatArray = NDArray[np.float64]
 
+MOST_INPUT = 1e300  # differences and sums of greater values overflow
+MOST_TARGET = 1e151  # … and squares
 MOST_OPTION = 1e100  # greater numbers overflow when rows, penalties and sums of squares are multiplied
 
 _CHOICES = {
@@ -43,7 +45,7 @@ _CHOICES = {
 
 
 def require_number(name: str, value: Any, *, least: float, integral: bool = False) -> None:
-    kind = numbers.Integral if integral else numbers.Real
+    kind: Any = numbers.Integral if integral else numbers.Real
     if isinstance(value, bool) or not isinstance(value, kind) or not least <= value <= MOST_OPTION:  # NaN fails, too
         raise ValueError(
             f"{name} must be {'an integer' if integral else 'a finite number'} of at least {least:g}, got {_short(value)}"
@@ -81,9 +83,16 @@ class TreeEstimator(RegressorMixin, BaseEstimator):
 
     def _check_inputs(self, X: ArrayLike, y: ArrayLike) -> tuple[FloatArray, FloatArray]:
         self._refuse_target(y)
-        X, y = validate_data(self, X, y, dtype=np.float64, ensure_all_finite=False, y_numeric=True)
-        inputs, target = np.asarray(X), np.asarray(y, dtype=np.float64)
+        try:
+            X, y = validate_data(self, X, y, dtype=np.float64, ensure_all_finite=False, y_numeric=True)
+            inputs, target = np.asarray(X), np.asarray(y, dtype=np.float64)
+        except OverflowError as error:
+            raise ValueError(f"X or y holds an integer beyond the range of float64: {error}") from error
+        self._refuse_target(target)  # again: None and NaN among objects become numbers only now
         self._refuse_not_finite(inputs)
+        for name, values, most in (("X", inputs, MOST_INPUT), ("y", target, MOST_TARGET)):
+            if max(values.max(), -values.min()) > most:
+                raise ValueError(f"{name} holds values beyond {most:g}, whose sums overflow: rescale it")
         return inputs, target
 
     @staticmethod
@@ -97,8 +106,9 @@ class TreeEstimator(RegressorMixin, BaseEstimator):
             raise ValueError(f"Input y contains {_what(target[bad[0]])} in row {bad[0]}: remove or impute such rows")
 
     def _refuse_not_finite(self, X: FloatArray) -> None:
-        if np.isfinite(X.sum()) or np.isfinite(X).all():
-            return
+        with np.errstate(over="ignore", invalid="ignore"):
+            if np.isfinite(X.sum()) or np.isfinite(X).all():
+                return
         row, column = (int(v) for v in np.argwhere(~np.isfinite(X))[0])
         raise ValueError(
             f"Input X contains {_what(X[row, column])} in column {column} ({self._names()[column]!r}), row {row}: "

@@ -163,7 +163,10 @@ class CLARITreeRegressor(TreeEstimator):
             estimator = cls(**document["params"])
             estimator.n_features_in_ = int(document["n_features"])
             if document["feature_names"] is not None:
-                estimator.feature_names_in_ = np.asarray(document["feature_names"], dtype=object)
+                names = document["feature_names"]
+                if not isinstance(names, list) or len(names) != estimator.n_features_in_:
+                    raise ValueError(f"feature_names is not a list of {estimator.n_features_in_}")
+                estimator.feature_names_in_ = np.asarray(list(map(str, names)), dtype=object)
             estimator.objective_ = float(document["objective"])
             estimator.tss_ = float(document["tss"])
             estimator.timed_out_ = bool(document["timed_out"])

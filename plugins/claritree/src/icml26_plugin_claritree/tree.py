@@ -150,6 +150,10 @@ class Tree:
 
     def check(self) -> None:
         """Raise ValueError unless the arrays form one tree that fits the columns."""
+        if any(a.ndim != 1 or a.size != self.feature.size for a in (self.feature, self.left, self.right, self.leaf)):
+            raise ValueError("not a CLARITree: node arrays differ in length")  # what follows indexes them
+        if self.y_range.ndim != 2 or self.intercept.ndim != 1:
+            raise ValueError("not a CLARITree: leaf arrays differ in length")
         n_nodes, n_leaves = self.feature.size, self.n_leaves
         n_splits, n_continuous = len(self.columns.split_source), len(self.columns.continuous)
         inner = np.flatnonzero(self.feature != LEAF)

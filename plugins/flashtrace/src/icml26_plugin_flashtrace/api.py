@@ -15,7 +15,7 @@ from icml26_plugin_flashtrace.capture import evaluating
 from icml26_plugin_flashtrace.encoding import MarkedText, encode
 from icml26_plugin_flashtrace.explainer import as_json
 from icml26_plugin_flashtrace.families import decoder_layers, family_of
-from icml26_plugin_flashtrace.models import single_sequence
+from icml26_plugin_flashtrace.models import check_ids, check_length, single_sequence
 from icml26_plugin_flashtrace.spans import SpanLike, as_chars_or_tokens
 from icml26_plugin_flashtrace.task import Attribution, Example
 from icml26_plugin_flashtrace.tracing import RecursionRule, Settings, StartRule, trace
@@ -194,6 +194,8 @@ class FlashTrace:
             messages = [{"role": "user", "content": prompt}]
             text = self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
         pieces = tokenise(text, self.tokenizer, special=not self.chat_template)
+        check_ids(self.model, pieces.ids, what="the prompt")
+        check_length(self.model, len(pieces.ids) + 1, what="the prompt and one more token")
         pad = self.tokenizer.pad_token_id
         ids = torch.from_numpy(pieces.ids)[None].to(self.model.get_input_embeddings().weight.device)
         with evaluating(self.model):

@@ -113,7 +113,10 @@ def _load_tokenizer(source: str, options: dict[str, Any]) -> Any:
 
 
 def _load_weights(source: str, options: dict[str, Any], dtype: str, attention: str) -> Any:
+    import pickle
+
     import torch
+    from safetensors import SafetensorError
     from transformers import AutoModelForCausalLM
 
     try:
@@ -121,7 +124,10 @@ def _load_weights(source: str, options: dict[str, Any], dtype: str, attention: s
             return AutoModelForCausalLM.from_pretrained(
                 source, dtype=getattr(torch, dtype), attn_implementation=attention, **options
             )
-    except (OSError, ValueError, KeyError, ImportError, RuntimeError) as error:
+    # Cut-off weight files raise the last three, which are neither OSError nor ValueError.
+    except (
+        OSError, ValueError, KeyError, ImportError, RuntimeError, SafetensorError, pickle.UnpicklingError, EOFError,
+    ) as error:  # fmt: skip
         raise InputError(f"{source}: the model cannot be loaded{_hint(source, options)}: {_first(error)}") from error
 
 

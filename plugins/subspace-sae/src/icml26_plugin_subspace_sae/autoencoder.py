@@ -205,9 +205,20 @@ class SparseAutoencoder(nn.Module):
         """Factors (n, 1) that ``row_scaling`` brings raw rows to norm sqrt(d_in) by; ones for ``none``."""
         return row_scale(x, self.architecture.row_scaling)
 
+    def _check_rows(self, x: torch.Tensor) -> None:
+        """InputError for raw rows of another kind; a single vector would be broadcast, and NaN would just not fire."""
+        wanted = f"rows must be a tensor (n, {self.architecture.d_in}) of {self.W_dec.dtype}"
+        if not isinstance(x, torch.Tensor):
+            raise InputError(f"{wanted}, not {type(x).__name__}.")
+        if x.ndim != 2 or x.shape[1] != self.architecture.d_in or x.dtype != self.W_dec.dtype:
+            raise InputError(f"{wanted}, not {tuple(x.shape)} of {x.dtype}.")
+        if not bool(torch.isfinite(x).all()):
+            raise InputError("rows hold values that are not finite: drop those rows.")
+
     def sparse_codes(self, x: torch.Tensor) -> SparseCodes:
         """Codes of raw rows (n, d_in), sparse; InputError for a batchtopk autoencoder whose threshold is not calibrated."""
         a = self.architecture
+        self._check_rows(x)
         rows = x * self.row_scale(x)
         if a.activation == "batchtopk":
             if not bool(torch.isfinite(self.threshold)):

@@ -43,7 +43,7 @@ class Checkpoint:
             return None
         try:
             stored = torch.load(self.path, map_location="cpu", weights_only=True)
-            found, state = stored["identity"], stored["state"]
+            found, state = stored["identity"], dict(stored["state"])
         except Exception as error:  # noqa: BLE001 - torch raises many kinds for a damaged archive
             raise InputError(
                 f"The checkpoint {self.path} cannot be read ({type(error).__name__}): delete it to start anew."
@@ -52,7 +52,7 @@ class Checkpoint:
             raise InputError(
                 f"The checkpoint {self.path} belongs to another run (data, seed or options differ): delete it or name another."
             )
-        return dict(state)
+        return state
 
 
 def _tensors(value: Any) -> Any:

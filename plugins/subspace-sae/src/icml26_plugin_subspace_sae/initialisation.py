@@ -294,7 +294,7 @@ def initialise_weights(
 
 def _checked(sae: SaeWeights, activations: np.ndarray | torch.Tensor, k: int, bias: str) -> torch.Tensor:
     """``activations`` as float32 (n, d) on the CPU; InputError for what :func:`initialise_weights` cannot work on."""
-    weights = {name: getattr(sae, name, None) for name in ("W_dec", "W_enc", "b_enc", "b_dec")}
+    weights: dict[str, Any] = {name: getattr(sae, name, None) for name in ("W_dec", "W_enc", "b_enc", "b_dec")}
     for name, value in weights.items():
         if not isinstance(value, torch.Tensor) or not value.is_floating_point():
             found = value.dtype if isinstance(value, torch.Tensor) else type(value).__name__

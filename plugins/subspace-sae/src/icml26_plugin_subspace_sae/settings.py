@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, TypeVar
+from numbers import Integral, Real
+from typing import Any, Literal, Protocol, TypeVar, get_args, get_origin, get_type_hints
 
 from icml26.errors import InputError
 
@@ -143,6 +144,8 @@ class TrainingSettings:
     def check(self, d_in: int, d_out: int) -> None:
         """Raise InputError naming the option that makes no sense for these widths."""
         o, d, r = self.optimisation, self.dictionary, self.revival
+        for part in (d, self.initialisation, o, self.sparsity, r):
+            _check_types(part)
         m = d.features(d_out)
         for name, value, least in (
             ("batch_size", o.batch_size, 1),
@@ -153,6 +156,9 @@ class TrainingSettings:
             ("k_aux", r.k_aux, 1),
             ("resample_every", r.resample_every, 1),
             ("dead_threshold", o.dead_threshold, 1),
+            ("rows", self.initialisation.rows, 2),
+            ("warmup", o.warmup, 0),
+            ("cooldown", o.cooldown, 0),
         ):
             if value is not None and value < least:
                 raise InputError(f"{name}={value} must be at least {least}.")
@@ -163,3 +169,16 @@ class TrainingSettings:
             raise InputError(f"initial_k={o.initial_k} exceeds the number of features, {m}.")
         if self.initialisation.subspace == "hard" and d.normalisation in ("token", "batch") and d_in != d_out:
             raise InputError("subspace='hard' of a transcoder between widths needs normalisation 'dataset' or 'none'.")
+
+
+def _check_types(part: Any) -> None:
+    """InputError for a word that is no choice (an ``else`` would take it for the other), a fraction as a count, and NaN."""
+    for name, hint in get_type_hints(type(part)).items():
+        value = getattr(part, name)
+        if get_origin(hint) is Literal and value not in get_args(hint):
+            raise InputError(f"{name}={value!r} is unknown; there are {', '.join(map(str, get_args(hint)))}.")
+        counts = hint is int or (hint == int | None and value is not None)
+        if counts and (isinstance(value, bool) or not isinstance(value, Integral)):
+            raise InputError(f"{name}={value!r} must be a whole number.")
+        if hint is float and (isinstance(value, bool) or not isinstance(value, Real) or math.isnan(value)):
+            raise InputError(f"{name}={value!r} must be a number.")

@@ -231,7 +231,12 @@ class Trainer:
     ) -> Trained | None:
         """Train to the end, resuming from ``checkpoint`` if it holds this run; None if ``stop_after`` steps ended it before."""
         if checkpoint is not None and (state := checkpoint.read()) is not None:
-            self.restore(state)
+            try:
+                self.restore(state)
+            except (KeyError, TypeError, ValueError, RuntimeError, AttributeError) as error:
+                raise InputError(
+                    f"The checkpoint {checkpoint.path} is damaged ({type(error).__name__}): delete it to start anew."
+                ) from error
         begun = self.step_done
         for step in progress(range(begun, self.n_steps), "step", self.n_steps - begun):
             values = self.step()
