@@ -41,8 +41,10 @@ def load_model(
     source, gguf_file = _source(path_or_id, gguf_file)
     options: dict[str, Any] = {"local_files_only": not allow_download, "revision": revision or "main"}
     if gguf_file is not None:
-        if not _installed("gguf"):
-            raise InputError("reading a GGUF file needs the package gguf: pip install 'icml26-plugin-flashtrace[gguf]'")
+        if not (_installed("gguf") and _installed("accelerate")):
+            raise InputError(
+                "reading a GGUF file needs gguf and accelerate: pip install 'icml26-plugin-flashtrace[gguf]'"
+            )
         options["gguf_file"] = gguf_file
     if device_map is not None:
         if not _installed("accelerate"):
