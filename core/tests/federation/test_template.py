@@ -99,10 +99,11 @@ def test_a_folder_with_something_in_it_is_left_alone(tmp_path: Path) -> None:
 
 def test_a_template_that_is_none_leaves_nothing_behind(tmp_path: Path) -> None:
     (tmp_path / "no-template").mkdir()
-    (tmp_path / "no-template" / "copier.yml").write_text("_tasks: ['touch /tmp/ran']\n")
+    (tmp_path / "no-template" / "copier.yml").write_text(f"_tasks: ['touch {tmp_path}/ran']\n")
     with pytest.raises(EnvironmentError_, match="gave no project"):
         new_plugin(answers(), tmp_path / "project", template=str(tmp_path / "no-template"))
     assert not (tmp_path / "project").exists()
+    assert not (tmp_path / "ran").exists()
 
 
 @pytest.mark.parametrize(
