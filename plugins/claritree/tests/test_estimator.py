@@ -365,6 +365,27 @@ def test_truncated_json_and_missing_files_are_refused(tmp_path: Path) -> None:
         CLARITreeRegressor.from_json(tmp_path / "none.json")
 
 
+@pytest.mark.parametrize("source", ["", "  ", "[]", "{}", '["schema"]'])
+def test_other_json_is_refused(source: str) -> None:
+    with pytest.raises(ValueError, match="not the JSON of a fitted CLARITreeRegressor"):
+        CLARITreeRegressor.from_json(source)
+
+
+@pytest.mark.parametrize("source", [None, 3, b"{}", {"schema": "x"}])
+def test_json_is_a_text_or_a_path(source: object) -> None:
+    with pytest.raises(TypeError, match="takes a JSON text or a path"):
+        CLARITreeRegressor.from_json(source)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("digits", [-1, 0, 1.5, "a", None, True])
+def test_odd_numbers_of_digits_are_refused(digits: object) -> None:
+    X, y = mixed_data(0, 60)
+    model = CLARITreeRegressor(engine="numpy").fit(X, y)
+    for export in (model.export_text, model.export_svg):
+        with pytest.raises(ValueError, match="digits must be an integer of at least 1"):
+            export(digits=digits)  # type: ignore[operator]
+
+
 def test_without_numba_auto_is_numpy_and_says_so(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

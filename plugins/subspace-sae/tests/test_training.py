@@ -361,6 +361,29 @@ def test_words_and_counts_that_mean_nothing_are_refused(part: str, change: dict[
         train(rows(), replace(settings, **{part: replace(getattr(settings, part), **change)}))
 
 
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        ({"seed": -1}, "seed=-1 must be a whole number"),
+        ({"seed": 1.5}, "seed=1.5"),
+        ({"seed": "a"}, "seed='a'"),
+        ({"seed": True}, "seed=True"),
+        ({"device": "foo"}, "device='foo' cannot be used here"),
+        ({"device": "meta:x"}, "device='meta:x'"),
+        ({"device": None}, "device=None"),
+    ],
+)
+def test_seeds_and_devices_that_do_not_exist_are_refused(call: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        train(rows(), small(5), **call)
+
+
+@pytest.mark.parametrize("n_features", [2**40, 2**60])
+def test_a_dictionary_larger_than_the_machine_is_refused(n_features: int) -> None:
+    with pytest.raises(InputError, match=f"{n_features} features takes .* GiB.*Lower n_features"):
+        train(rows(), small(5, dictionary={"n_features": n_features}))
+
+
 @pytest.mark.parametrize("missing", ["step", "sae", "optimizer", "batches", "silent_for", "curves"])
 def test_checkpoints_without_a_part_are_refused(missing: str, tmp_path: Path) -> None:
     path = tmp_path / "run.pt"

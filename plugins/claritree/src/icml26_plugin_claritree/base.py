@@ -222,6 +222,7 @@ class TreeEstimator(RegressorMixin, BaseEstimator):
     def export_text(self, feature_names: Sequence[str] | None = None, digits: int = 4) -> str:
         """The tree as indented text: the condition of each cut, and the equation, rows and error of each leaf."""
         check_is_fitted(self)
+        require_number("digits", digits, least=1, integral=True)
         return self.tree_.text(self._names(feature_names), digits)
 
     def export_svg(
@@ -229,6 +230,7 @@ class TreeEstimator(RegressorMixin, BaseEstimator):
     ) -> str:
         """The tree as an SVG drawing, also written to `path` where given."""
         check_is_fitted(self)
+        require_number("digits", digits, least=1, integral=True)
         drawing = tree_svg(self.tree_, self._names(feature_names), digits)
         if path is not None:
             write_whole(Path(path), drawing)

@@ -146,16 +146,17 @@ class CLARITreeRegressor(TreeEstimator):
 
     @classmethod
     def from_json(cls, source: str | os.PathLike[str]) -> Self:
-        """The inverse of `to_json`: from the text itself (it begins with a brace) or from a file.
+        """The inverse of `to_json`: from the text itself (it begins with a brace or bracket) or from a file.
 
         Raises:
             ValueError: the document is not one that `to_json` wrote, or is damaged.
+            TypeError: `source` is neither text nor a path.
+            OSError: there is no such file.
         """
-        text = (
-            source
-            if isinstance(source, str) and source.lstrip()[:1] == "{"
-            else Path(source).read_text(encoding="utf-8")
-        )
+        if not isinstance(source, (str, os.PathLike)):
+            raise TypeError(f"from_json takes a JSON text or a path, not {type(source).__name__}")
+        is_text = isinstance(source, str) and source.lstrip()[:1] in ("", "{", "[")
+        text = str(source) if is_text else Path(source).read_text(encoding="utf-8")
         try:
             document = json.loads(text)
             if document["schema"] != SCHEMA:

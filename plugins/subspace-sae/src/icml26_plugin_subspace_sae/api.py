@@ -11,6 +11,7 @@ import numpy as np
 
 from icml26_plugin_subspace_sae.batches import make_batches
 from icml26_plugin_subspace_sae.checkpoint import Checkpoint
+from icml26_plugin_subspace_sae.resources import checked_seed
 from icml26_plugin_subspace_sae.schedules import n_steps_of
 from icml26_plugin_subspace_sae.settings import Log, Progress, TrainingSettings, forget, silent
 from icml26_plugin_subspace_sae.task import ActivationSource
@@ -39,6 +40,7 @@ def train(
     """
     settings = settings or TrainingSettings()
     o = settings.optimisation
+    seed = checked_seed(seed)
     batches = make_batches(activations, targets, o.batch_size, seed, buffer=o.buffer)
     keeper = None
     if checkpoint is not None:

@@ -18,6 +18,7 @@ from icml26_plugin_subspace_sae.initialisation import InitialisationReport, init
 from icml26_plugin_subspace_sae.losses import auxk_loss, pre_activation_loss, reconstruction_loss, sparsity_loss
 from icml26_plugin_subspace_sae.normalisation import BATCHES, dataset_scale, row_scaling
 from icml26_plugin_subspace_sae.optimizers import SparseAdam
+from icml26_plugin_subspace_sae.resources import check_memory, checked_device, checked_seed
 from icml26_plugin_subspace_sae.schedules import annealed_k, lr_factor, n_steps_of
 from icml26_plugin_subspace_sae.settings import Log, Progress, TrainingSettings, forget, silent
 from icml26_plugin_subspace_sae.subspace import ActiveSubspace, active_subspace
@@ -53,9 +54,11 @@ class Trainer:
 
     def __init__(self, batches: Batches, settings: TrainingSettings, *, seed: int = 0, device: str = "cpu") -> None:
         settings.check(batches.d_in, batches.d_out)
-        self.batches, self.settings, self.seed = batches, settings, seed
-        self.device = torch.device(device)
+        self.batches, self.settings, self.seed = batches, settings, checked_seed(seed)
+        self.device = checked_device(device)
         self.dtype = torch.float64 if settings.optimisation.dtype == "float64" else torch.float32
+        n_features = settings.dictionary.features(batches.d_out)
+        check_memory(n_features, batches.d_in + batches.d_out, self.dtype.itemsize, self.device)
         self.n_steps = settings.optimisation.n_steps(batches.rows)
         self.step_done = 0
         self._curves: dict[str, list[float]] = {name: [] for name in _CURVES}
