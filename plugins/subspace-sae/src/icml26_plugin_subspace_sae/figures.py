@@ -18,6 +18,8 @@ from icml26_plugin_subspace_sae.task import Inputs, Output, Truth
 
 # Colour-blind safe (Okabe and Ito).
 ALIVE, DEAD, START, LINE = "#0072B2", "#D55E00", "#999999", "#444444"
+# More curves than this have their legend beside the axes.
+IN_AXES = 6
 CYCLE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#444444")
 
 
@@ -89,7 +91,8 @@ def _shares(axis: Axes, output: Output, basis: np.ndarray, alive: np.ndarray) ->
 
 def spectrum_figure(spectra: Sequence[Spectrum], names: Sequence[str], path: Path) -> None:
     """Singular values relative to the largest, and the variance that the leading directions hold; effective ranks are ticked."""
-    figure = Figure(figsize=(10, 3.8), layout="constrained")
+    beside = len(spectra) > IN_AXES
+    figure = Figure(figsize=(16, 4.4) if beside else (10, 3.8), layout="constrained")
     value_axis, variance_axis = figure.subplots(1, 2)
     for index, (spectrum, name) in enumerate(zip(spectra, names, strict=True)):
         color = CYCLE[index % len(CYCLE)]
@@ -98,7 +101,7 @@ def spectrum_figure(spectra: Sequence[Spectrum], names: Sequence[str], path: Pat
         rank = effective_rank(values) / len(values)
         held = np.cumsum(values**2) / (values**2).sum()
         positive = values > 0
-        style = "-" if index < len(CYCLE) else "--"
+        style = ("-", "--", "-.")[index // len(CYCLE) % 3]
         value_axis.plot(
             place[positive], values[positive] / values[0], style, color=color, label=f"{name}: {rank:.2f} d"
         )
@@ -115,5 +118,6 @@ def spectrum_figure(spectra: Sequence[Spectrum], names: Sequence[str], path: Pat
     for axis in (value_axis, variance_axis):
         axis.set_xlabel("direction / d")
         axis.set_xlim(0, 1)
-        axis.legend(fontsize=8, frameon=False)
+        place_of_legend = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5)} if beside else {}
+        axis.legend(fontsize=8, frameon=False, **place_of_legend)
     save(figure, path)
