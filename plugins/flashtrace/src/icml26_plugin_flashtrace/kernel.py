@@ -92,15 +92,15 @@ class Block:
         values = values.repeat_interleave(group, dim=1) if group > 1 else values
         return torch.bmm(values.transpose(0, 1), heads).transpose(0, 1)
 
-    def weighted(self, lo: int, hi: int, weights: Tensor, plus: Tensor) -> Tensor:
-        """``plus`` (d,) + a_j^h v_j^h for ``weights`` a (H, hi - lo): (H, hi - lo, d), in one product with W_O.
+    def without(self, y: Tensor, lo: int, hi: int, weights: Tensor) -> Tensor:
+        """y - a_j^h v_j^h for ``y`` (d,) and ``weights`` a (H, hi - lo): (H, hi - lo, d), in one product with W_O.
 
         The weight goes onto the d_h numbers of the value instead of the d of its vector.
         """
         values = self.values[lo:hi].float().transpose(0, 1)  # (H_kv, n, d_h)
         by_group = weights.reshape(values.shape[0], -1, hi - lo, 1)
         scaled = (values[:, None] * by_group).reshape(weights.shape[0], hi - lo, -1)
-        return torch.baddbmm(plus, scaled, self._heads())
+        return torch.baddbmm(y, scaled, self._heads(), alpha=-1)
 
 
 def proximity(z: Tensor, y: Tensor) -> Tensor:
@@ -169,29 +169,25 @@ def span_shares(
     device = blocks[0].x_mid.device
     w = torch.ones(hi - lo + 1, device=device) if weights is None else weights.to(device=device, dtype=torch.float32)
     w = w / (w.sum() + EPSILON)
-    sources, residual = [], []
+    norms, away, own_away = [], [], []
     for block in blocks:
         w = w.to(block.x_mid.device)  # the layers may be spread over several devices
         y = w @ block.x_mid[lo : hi + 1].float()
-        y_norm, minus_y = y.abs().sum(), -y
-        r = _near(y_norm, w @ block.x_prev[lo : hi + 1].float() - y, renorm_threshold)
         a = span_attention(block, lo, hi, w, row_chunk)
-        near = [
-            _near(y_norm, block.weighted(first, last, a[:, first:last], minus_y), renorm_threshold).sum(0)
+        distances = [
+            block.without(y, first, last, a[:, first:last]).abs_().sum(-1)
             for first, last in chunks(hi + 1, chunk_of(block, chunk_tokens))
         ]
-        p = near[0] if len(near) == 1 else torch.cat(near)
-        whole = p.sum() + r + EPSILON
-        sources.append((p / whole).to(device))
-        residual.append((r / whole).to(device))
+        norms.append(y.abs().sum().to(device))
+        own_away.append(torch.addmv(y, block.x_prev[lo : hi + 1].float().T, w, alpha=-1).abs_().sum().to(device))
+        away.append((distances[0] if len(distances) == 1 else torch.cat(distances, dim=1)).to(device))
+    y_norm = torch.stack(norms)
+    r = _above((y_norm - torch.stack(own_away)).clamp_min_(0.0), renorm_threshold)  # (L,)
+    p = _above((y_norm[:, None, None] - torch.stack(away)).clamp_min_(0.0), renorm_threshold).sum(1)  # (L, hi + 1)
+    whole = p.sum(1) + r + EPSILON
     total = torch.zeros(blocks[0].n_tokens, device=device)
-    torch.sum(torch.stack(sources), dim=0, out=total[: hi + 1])
-    return Shares(total, torch.stack(residual))
-
-
-def _near(y_norm: Tensor, away: Tensor, threshold: float) -> Tensor:
-    """prox(z, y) of every z - y in ``away`` (..., d), which is overwritten; 0 below the threshold."""
-    return _above((y_norm - away.abs_().sum(-1)).clamp_min_(0.0), threshold)
+    torch.sum(p / whole[:, None], dim=0, out=total[: hi + 1])
+    return Shares(total, r / whole)
 
 
 def token_shares(
