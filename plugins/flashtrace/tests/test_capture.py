@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
 from typing import Any
 
 import numpy as np
@@ -72,11 +74,71 @@ def test_scaled_rotary_embeddings_are_the_models_own() -> None:
     assert reconstruction_error(blocks, ROWS).max() < 1e-4
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("name", FAMILIES)
-def test_bfloat16_holds_to_its_rounding(name: str) -> None:
-    blocks = capture_blocks(tiny_model(name).to(torch.bfloat16), token_ids(N))
-    assert check_identity(blocks, ROWS) < 0.06
-    assert span_shares(blocks, 30, 39).sources.isfinite().all()
+@pytest.mark.parametrize("recompute", [True, False])
+def test_the_identity_holds_for_short_floats(name: str, dtype: torch.dtype, recompute: bool) -> None:
+    model = tiny_model(name).to(dtype)
+    blocks = capture_blocks(model, token_ids(N), recompute_attention=recompute)
+    assert reconstruction_error(blocks, ROWS).max() < 1e-5
+    assert check_identity(blocks, ROWS) < 1e-5
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_short_floats_are_evaluated_as_the_same_weights_in_float32(name: str) -> None:
+    short = tiny_model(name).to(torch.bfloat16)
+    twin = copy.deepcopy(short).float()  # Gemma scales its embeddings, in the weights' type: that stays the model's own
+    twin.get_input_embeddings().register_forward_hook(lambda module, args, output: output.bfloat16().float())
+    for block, wide in zip(capture_blocks(short, token_ids(N)), capture_blocks(twin, token_ids(N)), strict=True):
+        torch.testing.assert_close(block.x_mid, wide.x_mid)
+        torch.testing.assert_close(block.rows(10, 20), wide.rows(10, 20))
+        torch.testing.assert_close(block.vectors(0, 30), wide.vectors(0, 30))
+
+
+def test_a_short_models_own_rounded_pass_can_be_had() -> None:
+    model = tiny_model("llama").to(torch.bfloat16)
+    own = capture_blocks(model, token_ids(N), precision="model")
+    assert own[0].x_mid.dtype == torch.bfloat16
+    assert check_identity(own, ROWS) < 0.06
+    assert reconstruction_error(own, ROWS).max() > 1e-4  # rounding that the float32 pass is free of
+    with torch.no_grad():
+        states = model(input_ids=torch.from_numpy(token_ids(N))[None], output_hidden_states=True).hidden_states
+    for block, state in zip(own, states, strict=False):
+        torch.testing.assert_close(block.x_prev, state[0], rtol=0, atol=0)
+
+
+def test_autocast_does_not_reach_a_float32_pass() -> None:
+    model = tiny_model("llama").to(torch.bfloat16)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        blocks = capture_blocks(model, token_ids(N))
+    assert reconstruction_error(blocks, ROWS).max() < 1e-5
+
+
+def test_attention_that_only_knows_sixteen_bits_is_refused_in_float32(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = tiny_model("llama").to(torch.bfloat16)
+    monkeypatch.setattr(model.config, "_attn_implementation_internal", "flash_attention_2")
+    with pytest.raises(InputError, match="precision='model'"):
+        capture_blocks(model, token_ids(N))
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_short_model_keeps_its_own_weights(fails: bool) -> None:
+    """Also when a layer raises in the middle of the pass: the same tensors, no hook left."""
+    model = tiny_model("qwen3").to(torch.bfloat16)
+    before = dict(model.named_parameters())
+
+    def stop(module: Any, args: Any) -> None:
+        if fails:
+            raise RuntimeError("out of memory")
+
+    handle = model.model.layers[1].mlp.register_forward_pre_hook(stop)
+    with pytest.raises(RuntimeError, match="out of memory") if fails else contextlib.nullcontext():
+        capture_blocks(model, token_ids(N))
+    handle.remove()
+    after = dict(model.named_parameters())
+    assert before.keys() == after.keys()
+    assert all(after[name] is parameter for name, parameter in before.items())
+    assert all(not m._forward_hooks and not m._forward_pre_hooks for m in model.modules())
 
 
 def test_a_forward_pass_that_we_do_not_know_is_refused() -> None:

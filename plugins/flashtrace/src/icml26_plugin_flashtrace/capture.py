@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from icml26 import InputError
@@ -15,10 +15,12 @@ from icml26_plugin_flashtrace.attention import RecomputedAttention, rotate
 from icml26_plugin_flashtrace.families import Family, decoder_layers, family_of
 from icml26_plugin_flashtrace.kernel import AttentionRows, Block, StoredAttention, reconstruction_error
 from icml26_plugin_flashtrace.models import check_ids, check_length, single_sequence
+from icml26_plugin_flashtrace.precision import has_short_floats, in_float32
 
 #: Largest error of the residual identity, relative to what attention added, that is accepted in float32.
 IDENTITY_TOLERANCE = 1e-4
 CHECKED_ROWS = 12
+Precision = Literal["float32", "model"]
 STORED_BYTES_LIMIT = 8 * 2**30
 
 
@@ -105,12 +107,18 @@ def checked_ids(model: Any, input_ids: Any, max_tokens: int | None = None) -> Te
 
 
 def capture_blocks(
-    model: Any, input_ids: Any, *, recompute_attention: bool = True, max_tokens: int | None = None
+    model: Any,
+    input_ids: Any,
+    *,
+    recompute_attention: bool = True,
+    precision: Precision = "float32",
+    max_tokens: int | None = None,
 ) -> list[Block]:
     """The blocks of one forward pass over ``input_ids`` (N,) or (1, N).
 
     ``recompute_attention``: keep queries and keys and compute rows of attention when they are needed (any attention
     implementation, memory O(N)); otherwise keep the model's own probabilities, which takes eager attention and O(L H N^2).
+    ``precision``: a model of bfloat16 or float16 weights is evaluated in float32, layer by layer, or as the "model" itself does.
     Raises InputError for unsupported models and input, and when the forward pass gives NaN or infinity.
     """
     family, layers = family_of(model), decoder_layers(model)
@@ -120,7 +128,9 @@ def capture_blocks(
     options: dict[str, Any] = {"use_cache": False}
     if "logits_to_keep" in inspect.signature(model.forward).parameters:
         options["logits_to_keep"] = 1
-    with evaluating(model), _hooked(layers, family, not recompute_attention) as kept:
+    widened = precision == "float32" and has_short_floats(model)
+    wide = in_float32(model, layers) if widened else contextlib.nullcontext()
+    with evaluating(model), wide, _hooked(layers, family, not recompute_attention) as kept:
         logits = model(input_ids=ids, **options).logits
         if not bool(torch.isfinite(logits).all()):
             raise InputError(
@@ -189,8 +199,9 @@ def _window(module: Any, family: Family, config: Any) -> int | None:
 def check_identity(blocks: list[Block], rows: list[int]) -> float:
     """The largest error of the residual identity over layers and rows; InputError when it is more than rounding explains.
 
-    1e-4 in float32. Types with fewer digits round attention, values and the stream itself, so theirs is eight times their
-    epsilon (bfloat16: 0.06). A failure means that this version of the model's code computes something else than we capture.
+    1e-4 in float32. A pass in a type with fewer digits (``precision="model"``) rounds attention, values and the stream
+    itself, so its bound is eight times that type's epsilon (bfloat16: 0.06). A failure means that this version of the
+    model's code computes something else than we capture.
     """
     eps = float(torch.finfo(blocks[0].x_mid.dtype).eps)
     errors = reconstruction_error(blocks, rows, eps=4 * eps)

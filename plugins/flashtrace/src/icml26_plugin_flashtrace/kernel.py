@@ -78,40 +78,34 @@ class Block:
         rows = self.attention(lo, hi)
         return rows if self.row_scale is None else rows * self.row_scale[lo : hi + 1].float()[None, :, None]
 
-    def vectors(self, lo: int, hi: int) -> Tensor:
-        """v_j^h of the sources lo..hi-1: (hi - lo, H, d) float32, without the attention weight."""
+    def _heads(self) -> Tensor:
+        """W_O^h of all heads: (H, d_h, d) float32."""
         if self._by_head is None:
             d, heads = self.out_weight.shape[0], self.attention.n_heads
-            self._by_head = self.out_weight.float().reshape(d, heads, -1).permute(1, 2, 0).contiguous()  # (H, d_h, d)
-        values = self.values[lo:hi].float()
-        group = self._by_head.shape[0] // values.shape[1]
+            self._by_head = self.out_weight.float().reshape(d, heads, -1).permute(1, 2, 0).contiguous()
+        return self._by_head
+
+    def vectors(self, lo: int, hi: int) -> Tensor:
+        """v_j^h of the sources lo..hi-1: (hi - lo, H, d) float32, without the attention weight."""
+        heads, values = self._heads(), self.values[lo:hi].float()
+        group = heads.shape[0] // values.shape[1]
         values = values.repeat_interleave(group, dim=1) if group > 1 else values
-        return torch.bmm(values.transpose(0, 1), self._by_head).transpose(0, 1)
+        return torch.bmm(values.transpose(0, 1), heads).transpose(0, 1)
+
+    def without(self, y: Tensor, lo: int, hi: int, weights: Tensor) -> Tensor:
+        """y - a_j^h v_j^h for ``y`` (d,) and ``weights`` a (H, hi - lo): (H, hi - lo, d), in one product with W_O.
+
+        The weight goes onto the d_h numbers of the value instead of the d of its vector.
+        """
+        values = self.values[lo:hi].float().transpose(0, 1)  # (H_kv, n, d_h)
+        by_group = weights.reshape(values.shape[0], -1, hi - lo, 1)
+        scaled = (values[:, None] * by_group).reshape(weights.shape[0], hi - lo, -1)
+        return torch.baddbmm(y, scaled, self._heads(), alpha=-1)
 
 
 def proximity(z: Tensor, y: Tensor) -> Tensor:
     """max(0, ||y||_1 - ||y - z||_1) over the last axis; 0 <= proximity <= ||z||_1, and proximity(y, y) = ||y||_1."""
     return (y.abs().sum(-1) - (y - z).abs().sum(-1)).clamp_min(0.0)
-
-
-class VectorCache:
-    """Keeps v_j^h between hops as long as ``budget`` bytes allow; beyond that they are computed anew for each hop."""
-
-    def __init__(self, budget: int = 0) -> None:
-        self._left = budget
-        self._kept: dict[tuple[int, int, int], Tensor] = {}
-
-    def get(self, layer: int, block: Block, lo: int, hi: int) -> Tensor:
-        """``block.vectors(lo, hi)``."""
-        key = (layer, lo, hi)
-        found = self._kept.get(key)
-        if found is None:
-            found = block.vectors(lo, hi)
-            size = found.numel() * found.element_size()
-            if size <= self._left:
-                self._left -= size
-                self._kept[key] = found
-        return found
 
 
 @dataclass(frozen=True)
@@ -141,10 +135,14 @@ def chunk_of(block: Block, chunk_tokens: int | None) -> int:
 
 def span_attention(block: Block, lo: int, hi: int, weights: Tensor, row_chunk: int = ROW_CHUNK) -> Tensor:
     """a_j^h = sum_{i in span, i >= j} w_i A^h_ij: (H, hi + 1), read in chunks of rows."""
-    total = torch.zeros(block.attention.n_heads, hi + 1, device=weights.device)
-    for first, last in chunks(hi - lo + 1, row_chunk):
-        rows = block.rows(lo + first, lo + last - 1)
-        total[:, : rows.shape[2]] += torch.matmul(weights[first:last], rows)
+    total: Tensor | None = None
+    for first, last in reversed(list(chunks(hi - lo + 1, row_chunk))):  # the last rows have the most sources
+        part = torch.matmul(weights[first:last], block.rows(lo + first, lo + last - 1))
+        if total is None:
+            total = part
+        else:
+            total[:, : part.shape[1]] += part
+    assert total is not None
     return total
 
 
@@ -157,7 +155,6 @@ def span_shares(
     chunk_tokens: int | None = None,
     row_chunk: int = ROW_CHUNK,
     renorm_threshold: float = 0.0,
-    cache: VectorCache | None = None,
 ) -> Shares:
     """Scores of a whole span lo..hi (inclusive) at once, section 4 of the brief.
 
@@ -172,24 +169,25 @@ def span_shares(
     device = blocks[0].x_mid.device
     w = torch.ones(hi - lo + 1, device=device) if weights is None else weights.to(device=device, dtype=torch.float32)
     w = w / (w.sum() + EPSILON)
-    cache = VectorCache() if cache is None else cache
-    total = torch.zeros(blocks[0].n_tokens, device=device)
-    residual = torch.zeros(len(blocks), device=device)
-    for number, block in enumerate(blocks):
+    norms, away, own_away = [], [], []
+    for block in blocks:
         w = w.to(block.x_mid.device)  # the layers may be spread over several devices
         y = w @ block.x_mid[lo : hi + 1].float()
-        r = _above(proximity(w @ block.x_prev[lo : hi + 1].float(), y), renorm_threshold)
-        a = span_attention(block, lo, hi, w, row_chunk).T.contiguous()
-        y_norm, minus_y = y.abs().sum(), -y
-        p = torch.empty(hi + 1, device=w.device)
-        for first, last in chunks(hi + 1, chunk_of(block, chunk_tokens)):
-            v = cache.get(number, block, first, last)
-            away = torch.addcmul(minus_y, v, a[first:last, :, None]).abs_().sum(-1)
-            p[first:last] = _above((y_norm - away).clamp_min_(0.0), renorm_threshold).sum(-1)
-        whole = p.sum() + r + EPSILON
-        total[: hi + 1] += (p / whole).to(device)
-        residual[number] = r / whole
-    return Shares(total, residual)
+        a = span_attention(block, lo, hi, w, row_chunk)
+        distances = [
+            block.without(y, first, last, a[:, first:last]).abs_().sum(-1)
+            for first, last in chunks(hi + 1, chunk_of(block, chunk_tokens))
+        ]
+        norms.append(y.abs().sum().to(device))
+        own_away.append(torch.addmv(y, block.x_prev[lo : hi + 1].float().T, w, alpha=-1).abs_().sum().to(device))
+        away.append((distances[0] if len(distances) == 1 else torch.cat(distances, dim=1)).to(device))
+    y_norm = torch.stack(norms)
+    r = _above((y_norm - torch.stack(own_away)).clamp_min_(0.0), renorm_threshold)  # (L,)
+    p = _above((y_norm[:, None, None] - torch.stack(away)).clamp_min_(0.0), renorm_threshold).sum(1)  # (L, hi + 1)
+    whole = p.sum(1) + r + EPSILON
+    total = torch.zeros(blocks[0].n_tokens, device=device)
+    torch.sum(p / whole[:, None], dim=0, out=total[: hi + 1])
+    return Shares(total, r / whole)
 
 
 def token_shares(

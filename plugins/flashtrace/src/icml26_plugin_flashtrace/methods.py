@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from icml26 import RunContext
 from pydantic import Field
 
+from icml26_plugin_flashtrace.capture import Precision
 from icml26_plugin_flashtrace.explainer import TokenMethod, TokenMethodConfig
 from icml26_plugin_flashtrace.kernel import SINK_CHUNK
 from icml26_plugin_flashtrace.task import Attribution, Example, Inputs
@@ -25,6 +26,10 @@ class KernelConfig(TokenMethodConfig):
     recompute_attention: bool = Field(
         True, description="Compute rows of attention when needed; false keeps the model's own (eager, memory N^2)."
     )
+    precision: Precision = Field(
+        "float32",
+        description="Evaluate a model of bfloat16 or float16 weights in float32, layer by layer, or as the model itself does.",
+    )
     check_identity: bool = Field(
         True, description="Refuse a model whose residual stream is not what its captured attention gives."
     )
@@ -32,16 +37,16 @@ class KernelConfig(TokenMethodConfig):
         None, ge=2, le=10_000_000, description="Refuse longer sequences (none: the model's)."
     )
 
-    def settings(self, **more: Any) -> Settings:
+    def settings(self) -> Settings:
         """The native settings."""
         return Settings(
             stop_tokens=self.stop_tokens,
             renorm_threshold=self.renorm_threshold,
             chunk_tokens=self.chunk_tokens,
             recompute_attention=self.recompute_attention,
+            precision=self.precision,
             check_identity=self.check_identity,
             max_tokens=self.max_tokens,
-            **more,
         )
 
 
@@ -60,15 +65,11 @@ class FlashTraceMethod(TokenMethod):
             "answer",
             description="What hop 0 explains: the answer (paper), or all that hops pass through (package 0.1.1).",
         )
-        cache_mib: int = Field(
-            256, ge=0, le=1_000_000, description="Memory (MiB) for vectors that the next hop reuses."
-        )
 
     def explain(self, example: Example, inputs: Inputs, ctx: RunContext) -> Attribution:
         """See ``trace``."""
         c = self.config
-        settings = c.settings(cache_bytes=c.cache_mib * 2**20)
-        return trace(example, inputs.model, hops=c.hops, through=c.recursion_span, start=c.start, settings=settings)
+        return trace(example, inputs.model, hops=c.hops, through=c.recursion_span, start=c.start, settings=c.settings())
 
 
 class IfrMethod(TokenMethod):

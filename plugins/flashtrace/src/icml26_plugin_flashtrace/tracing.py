@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from icml26 import InputError
 
-from icml26_plugin_flashtrace.capture import capture_blocks, check_identity, rows_to_check
+from icml26_plugin_flashtrace.capture import Precision, capture_blocks, check_identity, rows_to_check
 from icml26_plugin_flashtrace.encoding import check_spans
 from icml26_plugin_flashtrace.explainer import attribution_of
 from icml26_plugin_flashtrace.kernel import (
@@ -17,7 +17,6 @@ from icml26_plugin_flashtrace.kernel import (
     SINK_CHUNK,
     Block,
     StoredAttention,
-    VectorCache,
     span_shares,
     token_shares,
 )
@@ -38,7 +37,8 @@ class Settings:
     ``stop_tokens``: stripped texts that never count. ``renorm_threshold``: proximities below it become 0.
     ``chunk_tokens``: sources at once (None: 128, more for narrow models). ``recompute_attention``: rows on demand instead of
     the model's own N x N matrices. ``check_identity``: refuse a model whose forward pass is not the one we know.
-    ``cache_bytes``: memory for vectors that the next hop needs again. ``max_tokens``: refuse longer sequences.
+    ``precision``: evaluate bfloat16 and float16 models in float32, or as the "model" itself does. ``max_tokens``: refuse
+    longer sequences.
     """
 
     stop_tokens: tuple[str, ...] = STOP_TOKENS
@@ -46,7 +46,7 @@ class Settings:
     chunk_tokens: int | None = None
     recompute_attention: bool = True
     check_identity: bool = True
-    cache_bytes: int = 256 * 2**20
+    precision: Precision = "float32"
     max_tokens: int | None = None
 
     def __post_init__(self) -> None:
@@ -54,6 +54,8 @@ class Settings:
             raise InputError(f"chunk_tokens must be at least 1, not {self.chunk_tokens}")
         if not self.renorm_threshold >= 0:
             raise InputError(f"renorm_threshold must be at least 0, not {self.renorm_threshold}")
+        if self.precision not in ("float32", "model"):
+            raise InputError(f"precision must be 'float32' or 'model', not {self.precision!r}")
 
 
 def blocks_of_captures(captures: Captures) -> list[Block]:
@@ -83,6 +85,7 @@ def blocks_of(example: Example, model: Any, settings: Settings) -> list[Block]:
             model,
             example.input_ids,
             recompute_attention=settings.recompute_attention,
+            precision=settings.precision,
             max_tokens=settings.max_tokens,
         )
     if settings.check_identity:
@@ -140,7 +143,6 @@ def trace(
     with measured(device) as cost, torch.no_grad():
         with cost.part("forward", device):
             blocks = blocks_of(example, model, settings)
-        cache = VectorCache(settings.cache_bytes if hops else 0)
 
         def span(first: int, last: int, w: np.ndarray) -> np.ndarray:
             shares = span_shares(
@@ -150,7 +152,6 @@ def trace(
                 torch.from_numpy(np.ascontiguousarray(w)),
                 chunk_tokens=settings.chunk_tokens,
                 renorm_threshold=settings.renorm_threshold,
-                cache=cache,
             )
             return np.asarray(shares.sources.cpu().numpy())
 
