@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -9,6 +10,7 @@ import numpy as np
 import torch
 from icml26 import InputError
 
+from icml26_plugin_flashtrace.arguments import flag, real_number, target_weights, whole_number, words
 from icml26_plugin_flashtrace.capture import capture_blocks, check_identity, rows_to_check
 from icml26_plugin_flashtrace.encoding import check_spans
 from icml26_plugin_flashtrace.explainer import attribution_of
@@ -30,6 +32,9 @@ from icml26_plugin_flashtrace.task import Attribution, Captures, Example
 RecursionRule = Literal["generation", "reasoning"]
 StartRule = Literal["answer", "recursion-span"]
 
+#: More hops than this cannot matter: what is carried shrinks with every one.
+MAX_HOPS = 64
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -50,10 +55,17 @@ class Settings:
     max_tokens: int | None = None
 
     def __post_init__(self) -> None:
-        if self.chunk_tokens is not None and self.chunk_tokens < 1:
-            raise InputError(f"chunk_tokens must be at least 1, not {self.chunk_tokens}")
-        if not self.renorm_threshold >= 0:
-            raise InputError(f"renorm_threshold must be at least 0, not {self.renorm_threshold}")
+        def keep(name: str, value: Any) -> None:
+            object.__setattr__(self, name, value)
+
+        keep("stop_tokens", words(self.stop_tokens, "stop_tokens"))
+        keep("renorm_threshold", real_number(self.renorm_threshold, "renorm_threshold", 0))
+        keep("cache_bytes", whole_number(self.cache_bytes, "cache_bytes", 0))
+        for name, low in (("chunk_tokens", 1), ("max_tokens", 2)):
+            value = getattr(self, name)
+            keep(name, None if value is None else whole_number(value, name, low))
+        for name in ("recompute_attention", "check_identity"):
+            keep(name, flag(getattr(self, name), name))
 
 
 def blocks_of_captures(captures: Captures) -> list[Block]:
@@ -116,7 +128,7 @@ def trace(
     through: RecursionRule = "generation",
     start: StartRule = "answer",
     settings: Settings | None = None,
-    weights: np.ndarray | None = None,
+    weights: Sequence[float] | np.ndarray | None = None,
 ) -> Attribution:
     """FlashTrace: the span-wise scores of the answer, followed back through the reasoning for ``hops`` hops.
 
@@ -126,8 +138,7 @@ def trace(
     """
     settings = Settings() if settings is None else settings
     kept = checked_targets(example, settings)
-    if isinstance(hops, bool) or hops < 0 or int(hops) != hops:
-        raise InputError(f"hops must be a whole number from 0 on, not {hops!r}")
+    hops = whole_number(hops, "hops", 0, MAX_HOPS)
     if through not in ("generation", "reasoning"):
         raise InputError(f"recursion_span must be 'generation' or 'reasoning', not {through!r}")
     if start not in ("answer", "recursion-span"):
@@ -135,7 +146,9 @@ def trace(
     p, n = example.n_prompt, example.n_tokens
     passed = recursion_span(through, example.output_span, example.reasoning_span, p, n)
     lo, hi = passed if start == "recursion-span" else (p + example.output_span[0], p + example.output_span[1])
-    _check_weights(weights, hi - lo + 1)
+    chosen = None if weights is None else target_weights(weights, hi - lo + 1)
+    if chosen is not None and not chosen[kept[lo : hi + 1]].any():
+        raise InputError("weights are zero on all tokens that are no stop tokens: nothing is left to explain")
     device = None if model is None else model.get_input_embeddings().weight.device
     with measured(device) as cost, torch.no_grad():
         with cost.part("forward", device):
@@ -155,7 +168,7 @@ def trace(
             return np.asarray(shares.sources.cpu().numpy())
 
         with cost.part("attribution", device):
-            result = trace_back(span, (lo, hi), passed, p, int(hops), kept, weights)
+            result = trace_back(span, (lo, hi), passed, p, hops, kept, chosen)
     return Attribution(
         scores=result.scores,
         hops=result.hops,
@@ -182,8 +195,7 @@ def token_wise(
     """
     settings = Settings() if settings is None else settings
     kept = checked_targets(example, settings)
-    if sink_chunk < 1:
-        raise InputError(f"sink_chunk must be at least 1, not {sink_chunk}")
+    sink_chunk = whole_number(sink_chunk, "sink_chunk", 1)
     p = example.n_prompt
     lo, hi = example.output_span
     first, last = (0, hi) if rollout else (lo, hi)
@@ -211,12 +223,3 @@ def token_wise(
 
 def _spans(example: Example) -> list[tuple[int, int]]:
     return [span for span in (example.output_span, example.reasoning_span) if span is not None]
-
-
-def _check_weights(weights: np.ndarray | None, count: int) -> None:
-    if weights is None:
-        return
-    if weights.shape != (count,):
-        raise InputError(f"weights have shape {weights.shape}; there are {count} tokens to explain")
-    if not np.isfinite(weights).all() or (weights < 0).any() or not weights.sum() > 0:
-        raise InputError("weights of the answer's tokens must be finite, non-negative, and not all zero")
