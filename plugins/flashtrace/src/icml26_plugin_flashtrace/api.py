@@ -23,6 +23,7 @@ from icml26_plugin_flashtrace.encoding import (
 )
 from icml26_plugin_flashtrace.explainer import as_json
 from icml26_plugin_flashtrace.families import decoder_layers, family_of
+from icml26_plugin_flashtrace.files import write_whole
 from icml26_plugin_flashtrace.models import check_ids, check_length, max_length, single_sequence
 from icml26_plugin_flashtrace.spans import SpanLike, as_chars_or_tokens, token_span
 from icml26_plugin_flashtrace.task import Attribution, Example
@@ -76,7 +77,10 @@ class TraceResult:
         return as_json(self.example, self.attribution)
 
     def to_html(self, path: str | Path | None = None, *, title: str = "FlashTrace") -> str:
-        """A standalone page: prompt tokens shaded, scores on hover, hops as tabs; written to ``path`` when one is given."""
+        """A standalone page: prompt tokens shaded, scores on hover, hops as tabs; written to ``path`` when one is given.
+
+        Raises InputError where no file can be written; nothing half-written stays.
+        """
         from icml26_plugin_flashtrace.heatmap import html_page
 
         example = self.example
@@ -84,14 +88,14 @@ class TraceResult:
             example.tokens, example.n_prompt, self.attribution, title=title, output_span=example.output_span
         )
         if path is not None:
-            Path(path).write_text(page, encoding="utf-8")
+            write_whole(path, lambda half: half.write_text(page, encoding="utf-8"))
         return page
 
     def to_png(self, path: str | Path) -> None:
-        """The same as a picture."""
+        """The same as a picture, whatever the file is called; InputError where none can be written."""
         from icml26_plugin_flashtrace.heatmap import draw_png
 
-        draw_png(Path(path), self.example.tokens, self.example.n_prompt, self.attribution)
+        draw_png(path, self.example.tokens, self.example.n_prompt, self.attribution)
 
 
 class FlashTrace:

@@ -141,7 +141,7 @@ def chunk_of(block: Block, chunk_tokens: int | None) -> int:
 
 def span_attention(block: Block, lo: int, hi: int, weights: Tensor, row_chunk: int = ROW_CHUNK) -> Tensor:
     """a_j^h = sum_{i in span, i >= j} w_i A^h_ij: (H, hi + 1), read in chunks of rows."""
-    total = torch.zeros(block.attention.n_heads, hi + 1, device=weights.device)
+    total = torch.zeros(block.attention.n_heads, hi + 1, device=weights.device, dtype=torch.float32)
     for first, last in chunks(hi - lo + 1, row_chunk):
         rows = block.rows(lo + first, lo + last - 1)
         total[:, : rows.shape[2]] += torch.matmul(weights[first:last], rows)
@@ -170,18 +170,19 @@ def span_shares(
     Costs O(M N H) scalar operations and O(N H d (d_h + 1)) for the vectors, against O(M N H d) token by token.
     """
     device = blocks[0].x_mid.device
-    w = torch.ones(hi - lo + 1, device=device) if weights is None else weights.to(device=device, dtype=torch.float32)
+    w = torch.ones(hi - lo + 1) if weights is None else weights
+    w = w.to(device=device, dtype=torch.float32)
     w = w / (w.sum() + EPSILON)
     cache = VectorCache() if cache is None else cache
-    total = torch.zeros(blocks[0].n_tokens, device=device)
-    residual = torch.zeros(len(blocks), device=device)
+    total = torch.zeros(blocks[0].n_tokens, device=device, dtype=torch.float32)
+    residual = torch.zeros(len(blocks), device=device, dtype=torch.float32)
     for number, block in enumerate(blocks):
         w = w.to(block.x_mid.device)  # the layers may be spread over several devices
         y = w @ block.x_mid[lo : hi + 1].float()
         r = _above(proximity(w @ block.x_prev[lo : hi + 1].float(), y), renorm_threshold)
         a = span_attention(block, lo, hi, w, row_chunk).T.contiguous()
         y_norm, minus_y = y.abs().sum(), -y
-        p = torch.empty(hi + 1, device=w.device)
+        p = torch.empty(hi + 1, device=w.device, dtype=torch.float32)
         for first, last in chunks(hi + 1, chunk_of(block, chunk_tokens)):
             v = cache.get(number, block, first, last)
             away = torch.addcmul(minus_y, v, a[first:last, :, None]).abs_().sum(-1)
@@ -206,12 +207,12 @@ def token_shares(
     ``sink_chunk`` targets are handled at once; 1 is the paper's timing baseline. Costs O(M N H d).
     """
     device = blocks[0].x_mid.device
-    total = torch.zeros(hi - lo + 1, blocks[0].n_tokens, device=device)
+    total = torch.zeros(hi - lo + 1, blocks[0].n_tokens, device=device, dtype=torch.float32)
     for block in blocks:
         y = block.x_mid[lo : hi + 1].float()
         r = _above(proximity(block.x_prev[lo : hi + 1].float(), y), renorm_threshold)
         y_norm = y.abs().sum(-1)
-        p = torch.zeros(hi - lo + 1, hi + 1, device=y.device)
+        p = torch.zeros(hi - lo + 1, hi + 1, device=y.device, dtype=torch.float32)
         vectors = [(first, block.vectors(first, last)) for first, last in chunks(hi + 1, chunk_tokens)]
         for s0, s1 in chunks(hi - lo + 1, sink_chunk):
             rows = block.rows(lo + s0, lo + s1 - 1).permute(1, 2, 0)  # (S, sources, H)

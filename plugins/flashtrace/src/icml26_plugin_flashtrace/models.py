@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
+import threading
+import weakref
+from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -148,6 +152,19 @@ def _installed(distribution: str) -> bool:
     except metadata.PackageNotFoundError:
         return False
     return True
+
+
+_LOCKS: weakref.WeakKeyDictionary[Any, threading.RLock] = weakref.WeakKeyDictionary()
+_LOCKS_LOCK = threading.Lock()
+
+
+@contextlib.contextmanager
+def exclusive(model: Any) -> Iterator[None]:
+    """Within the block no other thread that asks for it works with this model: hooks and modes are the model's, not a call's."""
+    with _LOCKS_LOCK:
+        lock = _LOCKS.setdefault(model, threading.RLock())
+    with lock:
+        yield
 
 
 def check_causal_lm(model: Any) -> None:

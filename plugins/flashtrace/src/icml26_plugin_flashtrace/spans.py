@@ -93,7 +93,8 @@ def _match(span: Regex, text: str, name: str) -> tuple[int, int]:
         match = matches[which]
     except IndexError as error:
         raise InputError(
-            f"the {name}'s pattern {span.pattern!r} matches {len(matches)} times in the generation, which ends with {_end(text)!r}"
+            f"the {name}'s pattern {span.pattern!r} matches {len(matches)} times in the generation, "
+            f"which ends with {_end(text)!r}"
         ) from error
     try:
         begin, end = match.span(span.group)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -98,8 +99,14 @@ def blocks_of(example: Example, model: Any, settings: Settings) -> list[Block]:
             max_tokens=settings.max_tokens,
         )
     if settings.check_identity:
-        check_identity(blocks, rows_to_check(example.n_tokens, spans))
+        with in_float32(blocks):
+            check_identity(blocks, rows_to_check(example.n_tokens, spans))
     return blocks
+
+
+def in_float32(blocks: list[Block]) -> AbstractContextManager[Any]:
+    """No autocast of the caller's reaches the kernel, which would multiply in bfloat16 or float16 there."""
+    return torch.autocast(blocks[0].x_mid.device.type, enabled=False)
 
 
 def checked_targets(example: Example, settings: Settings) -> np.ndarray:
@@ -167,7 +174,7 @@ def trace(
             )
             return np.asarray(shares.sources.cpu().numpy())
 
-        with cost.part("attribution", device):
+        with cost.part("attribution", device), in_float32(blocks):
             result = trace_back(span, (lo, hi), passed, p, hops, kept, chosen)
     return Attribution(
         scores=result.scores,
@@ -203,7 +210,7 @@ def token_wise(
     with measured(device) as cost, torch.no_grad():
         with cost.part("forward", device):
             blocks = blocks_of(example, model, settings)
-        with cost.part("attribution", device):
+        with cost.part("attribution", device), in_float32(blocks):
             rows = token_shares(
                 blocks,
                 p + first,
