@@ -32,7 +32,7 @@ def in_threads(work: Any, count: int) -> list[Any]:
         start.wait()
         try:
             found[k] = work(k)
-        except Exception as error:  # handed to the caller
+        except Exception as error:  # noqa: BLE001 - handed to the caller, who raises it
             found[k] = error
 
     threads = [threading.Thread(target=one, args=(k,)) for k in range(count)]
@@ -95,7 +95,7 @@ def test_baselines_in_threads_do_not_see_each_other() -> None:
     assert all(hooks == 0 for _, hooks, _ in state(model))
 
 
-def test_autocast_of_the_callers_does_not_reach_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_autocast_of_the_callers_reaches_neither_model_nor_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[bool] = []
 
     def watched(*args: Any, **options: Any) -> Any:
@@ -104,9 +104,10 @@ def test_autocast_of_the_callers_does_not_reach_the_kernel(monkeypatch: pytest.M
 
     monkeypatch.setattr("icml26_plugin_flashtrace.tracing.span_shares", watched)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        scores(tiny_model())
+        found = scores(tiny_model())
         assert torch.is_autocast_enabled("cpu")
     assert seen == [False] * 3
+    np.testing.assert_allclose(found, scores(tiny_model()), atol=1e-7)
 
 
 def test_another_default_type_changes_nothing() -> None:
@@ -154,7 +155,7 @@ def test_a_pass_that_fails_leaves_the_model_as_it_was() -> None:
 @pytest.mark.parametrize(
     "prepare",
     [
-        lambda model: model.gradient_checkpointing_enable(),
+        lambda model: getattr(model, "activation_checkpointing_enable", model.gradient_checkpointing_enable)(),
         lambda model: setattr(model.config, "use_cache", True),
         lambda model: setattr(model.config, "output_hidden_states", True),
         lambda model: model.train(),
@@ -175,12 +176,14 @@ def test_tied_embeddings_are_no_obstacle() -> None:
 
 @pytest.mark.parametrize("name", FAMILIES)
 @pytest.mark.parametrize(
-    ("dtype", "correlation"), [(torch.bfloat16, 0.99), (torch.float16, 0.9999), (torch.float64, 0.999999)]
+    ("dtype", "correlation"), [(torch.bfloat16, 0.97), (torch.float16, 0.9999), (torch.float64, 0.999999)]
 )
 def test_other_types_give_nearly_the_scores_of_float32(name: str, dtype: torch.dtype, correlation: float) -> None:
-    """Against float32 with the very same (rounded) weights."""
+    """Against float32 with the very same (rounded) weights: what is left is the rounding of the model's own pass,
+    since its own probabilities in that type give the same scores as recomputed ones."""
     model = tiny_model(name).to(dtype)
-    found = scores(model)
+    found, own = scores(model), scores(model, recompute_attention=False)
     expected = scores(model.float())
     assert found.dtype == np.float32
+    assert np.corrcoef(found, own)[0, 1] > 0.9999
     assert np.corrcoef(found, expected)[0, 1] > correlation

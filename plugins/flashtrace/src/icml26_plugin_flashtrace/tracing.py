@@ -99,14 +99,13 @@ def blocks_of(example: Example, model: Any, settings: Settings) -> list[Block]:
             max_tokens=settings.max_tokens,
         )
     if settings.check_identity:
-        with in_float32(blocks):
-            check_identity(blocks, rows_to_check(example.n_tokens, spans))
+        check_identity(blocks, rows_to_check(example.n_tokens, spans))
     return blocks
 
 
-def in_float32(blocks: list[Block]) -> AbstractContextManager[Any]:
-    """No autocast of the caller's reaches the kernel, which would multiply in bfloat16 or float16 there."""
-    return torch.autocast(blocks[0].x_mid.device.type, enabled=False)
+def without_autocast(device: Any) -> AbstractContextManager[Any]:
+    """No autocast of the caller's reaches model and kernel: products in bfloat16 would pass for float32."""
+    return torch.autocast(getattr(device, "type", "cpu"), enabled=False)
 
 
 def checked_targets(example: Example, settings: Settings) -> np.ndarray:
@@ -157,7 +156,7 @@ def trace(
     if chosen is not None and not chosen[kept[lo : hi + 1]].any():
         raise InputError("weights are zero on all tokens that are no stop tokens: nothing is left to explain")
     device = None if model is None else model.get_input_embeddings().weight.device
-    with measured(device) as cost, torch.no_grad():
+    with measured(device) as cost, torch.no_grad(), without_autocast(device):
         with cost.part("forward", device):
             blocks = blocks_of(example, model, settings)
         cache = VectorCache(settings.cache_bytes if hops else 0)
@@ -174,7 +173,7 @@ def trace(
             )
             return np.asarray(shares.sources.cpu().numpy())
 
-        with cost.part("attribution", device), in_float32(blocks):
+        with cost.part("attribution", device):
             result = trace_back(span, (lo, hi), passed, p, hops, kept, chosen)
     return Attribution(
         scores=result.scores,
@@ -207,10 +206,10 @@ def token_wise(
     lo, hi = example.output_span
     first, last = (0, hi) if rollout else (lo, hi)
     device = None if model is None else model.get_input_embeddings().weight.device
-    with measured(device) as cost, torch.no_grad():
+    with measured(device) as cost, torch.no_grad(), without_autocast(device):
         with cost.part("forward", device):
             blocks = blocks_of(example, model, settings)
-        with cost.part("attribution", device), in_float32(blocks):
+        with cost.part("attribution", device):
             rows = token_shares(
                 blocks,
                 p + first,
