@@ -74,7 +74,7 @@ def test_stop_tokens_of_the_answer_are_no_targets_token_by_token(model: Any, rol
     marked = dataclasses.replace(example, tokens=(*example.tokens[:21], ",", ",", ","))
     found = token_wise(marked, model, rollout=rollout)
     expected = token_wise(dataclasses.replace(example, output_span=(10, 10)), model, rollout=rollout)
-    np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-5)
+    np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-4, atol=1e-6)
 
 
 def test_rollout_ends_on_the_prompt(model: Any) -> None:

@@ -153,7 +153,7 @@ def save_attribution(path: Path, attribution: Attribution) -> None:
 def load_attribution(path: Path) -> Attribution:
     """Read what ``save_attribution`` wrote; raises InputError when the file is something else, cut off, or misfits."""
     try:
-        with np.load(path, allow_pickle=False) as data:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as data:  # numpy leaves a damaged file open
             arrays = {name: data[name] for name in _ARRAYS}
             seconds = dict(zip(data["second_names"].tolist(), data["second_values"].tolist(), strict=True))
             found = Attribution(**arrays, seconds=seconds, peak_memory_bytes=int(data["peak_memory_bytes"]))
