@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from icml26 import InputError
 from icml26_plugin_flashtrace import LAST_BOXED, Chars, FlashTrace, Regex
 from icml26_plugin_flashtrace.capture import capture_blocks
 from icml26_plugin_flashtrace.kernel import span_shares, token_shares
-from icml26_plugin_flashtrace.rollout import normalised_rows
+from icml26_plugin_flashtrace.rollout import exhaustive_rollout, normalised_rows
 from icml26_plugin_flashtrace.task import Example
 from icml26_plugin_flashtrace.tracing import Settings, token_wise, trace
 
@@ -67,12 +68,29 @@ def test_token_wise_is_the_sum_of_normalised_rows(model: Any) -> None:
     np.testing.assert_allclose(token_wise(example, model).scores, normalised_rows(rows).sum(0)[:10], rtol=1e-5)
 
 
+@pytest.mark.parametrize("rollout", [False, True])
+def test_stop_tokens_of_the_answer_are_no_targets_token_by_token(model: Any, rollout: bool) -> None:
+    example = ids_example()
+    marked = dataclasses.replace(example, tokens=(*example.tokens[:21], ",", ",", ","))
+    found = token_wise(marked, model, rollout=rollout)
+    expected = token_wise(dataclasses.replace(example, output_span=(10, 10)), model, rollout=rollout)
+    np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-4, atol=1e-6)
+
+
 def test_rollout_ends_on_the_prompt(model: Any) -> None:
     """Replaced exhaustively, what the answer owes lies on the prompt, but for what tokens owe to themselves."""
     found = token_wise(ids_example(), model, rollout=True)
     plain = token_wise(ids_example(), model)
     assert found.scores.sum() > plain.scores.sum()
     assert found.residual_ratios[0] < plain.residual_ratios[0]
+
+
+def test_rollout_is_that_of_the_answers_rows(model: Any) -> None:
+    example = ids_example()
+    rows = token_shares(capture_blocks(model, example.input_ids), 10, 23).numpy()
+    expected = exhaustive_rollout(rows, 10, np.arange(10, 14))
+    found = token_wise(example, model, rollout=True)
+    np.testing.assert_allclose(found.scores, expected[:10], rtol=1e-5)
 
 
 def test_reasoning_and_generation_are_two_spans(model: Any) -> None:

@@ -168,6 +168,18 @@ def test_attnlrp_agrees_with_the_package_lxt() -> None:
     assert np.allclose(ours, theirs, atol=1e-5 * np.abs(theirs).max())
 
 
+def test_an_activation_of_nothing_passes_half() -> None:
+    """a(x)/x has the limit 1/2 at 0, where the quotient itself is 0/0."""
+    from icml26_plugin_flashtrace.baselines.attnlrp import _activation_rule
+
+    activation = torch.nn.SiLU()
+    activation.register_forward_hook(_activation_rule)
+    x = torch.tensor([0.0, 1.0], requires_grad=True)
+    activation(x).sum().backward()
+    assert x.grad is not None
+    torch.testing.assert_close(x.grad, torch.tensor([0.5, float(torch.sigmoid(torch.tensor(1.0)))]))
+
+
 def test_attnlrp_refuses_a_family_it_does_not_know() -> None:
     from transformers import GPT2Config, GPT2LMHeadModel
 

@@ -11,6 +11,7 @@ from icml26_plugin_flashtrace.deletion import (
     deletion_of,
     leave_one_out,
     spearman,
+    target_likelihood,
 )
 from icml26_plugin_flashtrace.task import Example
 
@@ -89,6 +90,35 @@ def test_the_curve_is_clipped_and_never_rises() -> None:
     assert found.rise_ap == pytest.approx(((curve[1:] + curve[:-1]) / 2).mean())
     clipped = np.clip(curve, 0, 1)
     assert found.mas == pytest.approx(((clipped[1:] + clipped[:-1]) / 2).mean())
+
+
+def test_a_target_that_becomes_likelier_has_no_area() -> None:
+    found = deletion_areas(np.array([-4.0, -3.0, -2.0]), np.array([1.0, 1.0]), [np.array([0]), np.array([1])])
+    assert found.rise == 0.0 and not found.flat
+
+
+def test_negative_scores_claim_nothing() -> None:
+    groups = [np.array([k]) for k in range(4)]
+    s = np.array([0.0, -1.0, -2.0, -3.0, -4.0])
+    signed, clamped = np.array([3.0, 1.0, -2.0, -5.0]), np.array([3.0, 1.0, 0.0, 0.0])
+    assert deletion_areas(s, signed, groups) == deletion_areas(s, clamped, groups)
+
+
+@pytest.mark.parametrize(("ids", "asked"), [([5, 6, 7], [5, 6, 7, 1]), ([5, 6, 1], [5, 6, 1])])
+def test_the_target_ends_with_one_end_of_sequence(
+    ids: list[int], asked: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[list[list[int]]] = []
+
+    def log_probs(model: object, rows: np.ndarray, n_prompt: int, batch_size: int) -> np.ndarray:
+        seen.append(rows.tolist())
+        return np.array([[-1.0, -2.0]] * len(rows))
+
+    monkeypatch.setattr("icml26_plugin_flashtrace.likelihood.log_probs", log_probs)
+    monkeypatch.setattr("icml26_plugin_flashtrace.likelihood.eos_id", lambda tokenizer, model: 1)
+    likelihood = target_likelihood(None, None, Example("e", ("t",) * 3, None, 2, (0, 0)), 4)
+    assert likelihood(np.array([ids, ids])).tolist() == [-3.0, -3.0]
+    assert seen == [[asked, asked]]
 
 
 def test_a_target_that_does_not_depend_on_the_prompt_counts_as_the_ramp() -> None:

@@ -86,6 +86,18 @@ def test_token_scores_are_the_definition(sink_chunk: int, tau: float) -> None:
         np.testing.assert_allclose(row, brute_span(blocks, i, i, np.ones(1), tau)[0], atol=1e-6)
 
 
+def test_a_residual_share_below_the_threshold_is_dropped_like_any_other() -> None:
+    blocks = [replace(b, x_prev=0.01 * b.x_prev, x_mid=b.x_mid - 0.99 * b.x_prev) for b in random_blocks(layers=1)]
+    found = span_shares(blocks, 6, 10, renorm_threshold=0.4)
+    expected, residual = brute_span(blocks, 6, 10, np.ones(5), 0.4)
+    assert residual.tolist() == [0.0] and span_shares(blocks, 6, 10).residual.item() > 0
+    assert found.residual.tolist() == [0.0]
+    np.testing.assert_allclose(found.sources, expected, atol=1e-6)
+    rows = token_shares(blocks, 6, 10, renorm_threshold=0.4)
+    for row, i in zip(rows, range(6, 11), strict=True):
+        np.testing.assert_allclose(row, brute_span(blocks, i, i, np.ones(1), 0.4)[0], atol=1e-6)
+
+
 def test_a_span_of_one_token_is_its_token_wise_row() -> None:
     blocks = random_blocks(n=30)
     rows = token_shares(blocks, 0, 29)

@@ -48,6 +48,18 @@ def test_the_top_is_the_ceiling_of_a_tenth_of_the_kept_tokens() -> None:
     assert metrics.top_tokens(scores, kept).tolist() == [19, 18]
 
 
+def test_rounding_adds_no_token_to_the_top() -> None:
+    """0.07 × 100 is 7.000000000000001 in floating point."""
+    kept, gold = np.ones(100, dtype=bool), np.arange(100) < 10
+    assert len(metrics.top_tokens(np.arange(100.0), kept, 0.07)) == 7
+    assert metrics.recovery_ceiling(gold, kept, 0.07) == 0.7
+
+
+def test_the_ceiling_counts_kept_tokens_only() -> None:
+    gold, kept = np.arange(40) < 8, np.arange(40) < 30
+    assert metrics.recovery_ceiling(gold, kept) == 3 / 8
+
+
 def test_equal_scores_are_taken_by_index_and_negative_ones_are_equal() -> None:
     kept = np.ones(20, dtype=bool)
     assert metrics.top_tokens(np.zeros(20), kept).tolist() == [0, 1]

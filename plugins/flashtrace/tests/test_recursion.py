@@ -62,6 +62,12 @@ def test_weights_of_the_answer_are_used() -> None:
     assert hand.calls == [(4, 5, [0.25, 2.0])]
 
 
+def test_weights_of_stop_tokens_do_not_count() -> None:
+    hand = Hand([1, 0, 0, 0, 0, 0])
+    trace_back(hand, (4, 5), (3, 5), 3, 0, np.array([True] * 4 + [False, True]), weights=np.array([0.25, 2.0]))
+    assert hand.calls == [(4, 5, [0.0, 2.0])]
+
+
 def test_scores_grow_with_every_hop() -> None:
     rng = np.random.default_rng(0)
     scores = [list(rng.uniform(size=6)) for _ in range(5)]

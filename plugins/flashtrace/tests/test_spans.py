@@ -31,6 +31,10 @@ def test_a_text_means_its_last_occurrence() -> None:
     assert as_chars_or_tokens("boxed", TEXT, "output span")[0] == (TEXT.rfind("boxed"), TEXT.rfind("boxed") + 5)
 
 
+def test_a_pattern_reaches_across_lines() -> None:
+    assert as_chars_or_tokens(Regex("a.*z"), "_a\nb\nz_", "output span")[0] == (1, 6)
+
+
 def test_tokens_stay_tokens_and_none_stays_none() -> None:
     assert as_chars_or_tokens((2, 5), TEXT, "output span") == (None, (2, 5))
     assert as_chars_or_tokens(None, TEXT, "output span") == (None, None)

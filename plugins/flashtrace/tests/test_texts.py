@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -177,12 +179,49 @@ def test_marked_rows_are_read(tmp_path: Path, folder: Path) -> None:
             "row 1.*outside",
         ),
         ({"prompt": "the value", "target": " is"}, "dataset.gold=false"),
+        ({"prompt": "the value", "target": " is", "output_char": [0, 2]}, "no field 'output_char'"),
+        ({"prompt": "the value", "target": " is", "gold_spans": [[0, 2]]}, "no field 'gold_spans'"),
+        ({"prompt": "the value", "target": " is", "output_regex": "("}, "line 1: output_regex.*no regular expression"),
+        ({"prompt": "the value", "target": " is", "output_regex": 5}, "a text is expected"),
+        (
+            {"prompt": "the value", "target": " is", "reasoning_regex": "was"},
+            "line 1: the reasoning's pattern.*0 times",
+        ),
+        ({"prompt": "x", "target": "y", "output_regex": "y", "output_chars": [0, 1]}, "both given"),
     ],
 )
 def test_wrong_rows_are_refused_with_file_and_line(row: Any, message: str, tmp_path: Path, folder: Path) -> None:
     path = write_rows(tmp_path / "rows.jsonl", row)
     with pytest.raises(InputError, match=message):
         load(JsonLines, path=str(path), model_path=str(folder))
+
+
+@pytest.mark.parametrize(("pattern", "answer"), [("VAR", "VAR"), ("VAR is (.*)!", "7"), (r"(?:so|is) ", "is ")])
+def test_rows_mark_by_patterns(pattern: str, answer: str, tmp_path: Path, folder: Path) -> None:
+    row = {"prompt": "the value of VAR?", "target": "so VAR is 7!", "output_regex": pattern, "source": "mine"}
+    path = write_rows(tmp_path / "rows.jsonl", row)
+    (example,) = load(JsonLines, path=str(path), model_path=str(folder), gold=False).inputs.examples
+    lo, hi = example.output_span
+    assert answer.strip() in "".join(example.tokens[example.n_prompt + lo : example.n_prompt + hi + 1])
+    assert example.reasoning_span is None and hi - lo < 4
+
+
+def test_byte_order_marks_and_other_line_ends_are_read(tmp_path: Path, folder: Path) -> None:
+    row = json.dumps({"prompt": "the value of\r\nVAR?", "target": " 7"}).encode()
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(b"\xef\xbb\xbf" + row + b"\r\n" + row + b"\r\n")
+    first, second = load(JsonLines, path=str(path), model_path=str(folder), gold=False).inputs.examples
+    assert first.tokens == second.tokens and first.tokens[0].startswith("t")
+
+
+@pytest.mark.parametrize("dataset", [JsonLines, TextFile])
+def test_folders_pipes_and_archives_are_refused(dataset: Any, tmp_path: Path, folder: Path) -> None:
+    """A pipe without a writer would be waited for for ever."""
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "rows.gz").write_bytes(gzip.compress(b"{}"))
+    for name, message in (("pipe", "pipe or a device"), ("", "is a folder"), ("rows.gz", "not UTF-8")):
+        with pytest.raises(InputError, match=message):
+            load(dataset, path=str(tmp_path / name), model_path=str(folder))
 
 
 def test_a_row_of_ruler_has_its_needles_as_gold() -> None:

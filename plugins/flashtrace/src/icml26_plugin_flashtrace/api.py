@@ -11,14 +11,23 @@ from typing import Any
 import numpy as np
 from icml26 import InputError
 
+from icml26_plugin_flashtrace.arguments import flag, text, whole_number
 from icml26_plugin_flashtrace.capture import evaluating
-from icml26_plugin_flashtrace.encoding import MarkedText, encode
+from icml26_plugin_flashtrace.encoding import (
+    MarkedText,
+    content_length,
+    content_spans,
+    encode,
+    rendered_prompt,
+    tokenise,
+)
 from icml26_plugin_flashtrace.explainer import as_json
 from icml26_plugin_flashtrace.families import decoder_layers, family_of
-from icml26_plugin_flashtrace.models import check_ids, check_length, single_sequence
-from icml26_plugin_flashtrace.spans import SpanLike, as_chars_or_tokens
+from icml26_plugin_flashtrace.files import write_whole
+from icml26_plugin_flashtrace.models import check_ids, check_length, max_length, single_sequence
+from icml26_plugin_flashtrace.spans import SpanLike, as_chars_or_tokens, token_span
 from icml26_plugin_flashtrace.task import Attribution, Example
-from icml26_plugin_flashtrace.tracing import RecursionRule, Settings, StartRule, trace
+from icml26_plugin_flashtrace.tracing import MAX_HOPS, RecursionRule, Settings, StartRule, trace
 
 
 @dataclass(frozen=True)
@@ -60,7 +69,7 @@ class TraceResult:
 
     def top(self, n: int = 10) -> list[tuple[str, float]]:
         """The ``n`` prompt tokens with the highest scores, highest first."""
-        order = np.argsort(-self.scores, kind="stable")[:n]
+        order = np.argsort(-self.scores, kind="stable")[: whole_number(n, "n", 0)]
         return [(self.prompt_tokens[k], float(self.scores[k])) for k in order]
 
     def to_json(self) -> dict[str, Any]:
@@ -68,7 +77,10 @@ class TraceResult:
         return as_json(self.example, self.attribution)
 
     def to_html(self, path: str | Path | None = None, *, title: str = "FlashTrace") -> str:
-        """A standalone page: prompt tokens shaded, scores on hover, hops as tabs; written to ``path`` when one is given."""
+        """A standalone page: prompt tokens shaded, scores on hover, hops as tabs; written to ``path`` when one is given.
+
+        Raises InputError where no file can be written; nothing half-written stays.
+        """
         from icml26_plugin_flashtrace.heatmap import html_page
 
         example = self.example
@@ -76,14 +88,14 @@ class TraceResult:
             example.tokens, example.n_prompt, self.attribution, title=title, output_span=example.output_span
         )
         if path is not None:
-            Path(path).write_text(page, encoding="utf-8")
+            write_whole(path, lambda half: half.write_text(page, encoding="utf-8"))
         return page
 
     def to_png(self, path: str | Path) -> None:
-        """The same as a picture."""
+        """The same as a picture, whatever the file is called; InputError where none can be written."""
         from icml26_plugin_flashtrace.heatmap import draw_png
 
-        draw_png(Path(path), self.example.tokens, self.example.n_prompt, self.attribution)
+        draw_png(path, self.example.tokens, self.example.n_prompt, self.attribution)
 
 
 class FlashTrace:
@@ -115,12 +127,12 @@ class FlashTrace:
         if unknown:
             raise InputError(f"FlashTrace has no option {unknown[0]!r} (options: {', '.join(sorted(known))})")
         if stop_tokens is not None:
-            settings["stop_tokens"] = tuple(stop_tokens)
+            settings["stop_tokens"] = stop_tokens
         self.model = model
         self.tokenizer = tokenizer
         self.recursion_span: RecursionRule = recursion_span
         self.start: StartRule = start
-        self.chat_template = chat_template
+        self.chat_template = flag(chat_template, "chat_template")
         self.settings = Settings(**settings)
 
     def attribute(
@@ -142,12 +154,15 @@ class FlashTrace:
         """
         if self.tokenizer is None:
             raise InputError("FlashTrace was made without a tokenizer: give one, or call attribute_ids")
+        text(prompt, "prompt")
+        hops = whole_number(hops, "hops", 0, MAX_HOPS)
         if generation is None:
             generation = self.generate(prompt, max_new_tokens)
+        text(generation, "generation")
         chars, span = as_chars_or_tokens(output_span, generation, "output span")
         reasoning_chars, reasoning = as_chars_or_tokens(reasoning_span, generation, "reasoning span")
-        text = MarkedText("text", prompt, generation, chars, reasoning_chars, None, span, reasoning)
-        example, _ = encode(text, self.tokenizer, chat_template=self.chat_template)
+        marked = MarkedText("text", prompt, generation, chars, reasoning_chars, None, span, reasoning)
+        example, _ = encode(marked, self.tokenizer, chat_template=self.chat_template)
         return self._result(example, hops, weights)
 
     def attribute_ids(
@@ -166,36 +181,37 @@ class FlashTrace:
         Without a tokenizer no token is a stop token. Batches and left padding are refused.
         """
         ids = single_sequence(input_ids, attention_mask)
+        n_prompt = whole_number(n_prompt, "n_prompt", 0)
         if not 0 < n_prompt < len(ids):
             raise InputError(f"n_prompt must leave prompt and generation: 1..{len(ids) - 1}, not {n_prompt}")
         if self.tokenizer is None:
             tokens = tuple(f"<{i}>" for i in ids)
         else:
             tokens = tuple(self.tokenizer.decode([int(i)]) for i in ids)
-        last = len(ids) - n_prompt - 1
-        end = getattr(self.tokenizer, "eos_token_id", None)
-        while last > 0 and end is not None and ids[n_prompt + last] == end:
-            last -= 1  # a final EOS is no part of the answer
-        span = (0, last) if output_span is None else output_span
-        return self._result(Example("ids", tokens, ids, n_prompt, span, reasoning_span), hops, weights)
+        n = content_length(ids[n_prompt:], self.tokenizer)
+        wanted = None if output_span is None else token_span(output_span, "output span")
+        through = None if reasoning_span is None else token_span(reasoning_span, "reasoning span")
+        span, through = content_spans(wanted, through, n, len(ids) - n_prompt)
+        stop = n_prompt + n
+        return self._result(Example("ids", tokens[:stop], ids[:stop], n_prompt, span, through), hops, weights)
 
     def generate(self, prompt: str, max_new_tokens: int = 256) -> str:
-        """The model's greedy answer as text, without special tokens."""
-        import torch
+        """The model's greedy answer as text, without special tokens; it ends where the model's context does, too.
 
-        from icml26_plugin_flashtrace.encoding import tokenise
+        Raises InputError when the context holds no token after the prompt, or the answer is nothing but special tokens.
+        """
+        import torch
 
         if self.tokenizer is None:
             raise InputError("FlashTrace was made without a tokenizer, which generating a text needs")
-        text = prompt
+        max_new_tokens = whole_number(max_new_tokens, "max_new_tokens", 1)
+        rendered = text(prompt, "prompt")
         if self.chat_template:
-            if not getattr(self.tokenizer, "chat_template", None):
-                raise InputError("the tokenizer has no chat template: leave chat_template off")
-            messages = [{"role": "user", "content": prompt}]
-            text = self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
-        pieces = tokenise(text, self.tokenizer, special=not self.chat_template)
+            rendered = rendered_prompt(prompt, self.tokenizer)
+        pieces = tokenise(rendered, self.tokenizer, special=not self.chat_template)
         check_ids(self.model, pieces.ids, what="the prompt")
-        check_length(self.model, len(pieces.ids) + 1, what="the prompt and one more token")
+        check_length(self.model, len(pieces.ids) + 1, self.settings.max_tokens, what="the prompt and one more token")
+        room = max_length(self.model, self.settings.max_tokens)
         pad = self.tokenizer.pad_token_id
         ids = torch.from_numpy(pieces.ids)[None].to(self.model.get_input_embeddings().weight.device)
         with evaluating(self.model):
@@ -203,7 +219,7 @@ class FlashTrace:
                 input_ids=ids,
                 attention_mask=torch.ones_like(ids),
                 do_sample=False,
-                max_new_tokens=max_new_tokens,
+                max_new_tokens=max_new_tokens if room is None else min(max_new_tokens, room - len(pieces.ids)),
                 pad_token_id=self.tokenizer.eos_token_id if pad is None else pad,
             )
         answer = str(self.tokenizer.decode(found[0, ids.shape[1] :], skip_special_tokens=True))
@@ -212,7 +228,6 @@ class FlashTrace:
         return answer
 
     def _result(self, example: Example, hops: int, weights: Sequence[float] | np.ndarray | None) -> TraceResult:
-        w = None if weights is None else np.asarray(weights, dtype=np.float32)
         attribution = trace(
             example,
             self.model,
@@ -220,6 +235,6 @@ class FlashTrace:
             through=self.recursion_span,
             start=self.start,
             settings=self.settings,
-            weights=w,
+            weights=weights,
         )
         return TraceResult(example, attribution)

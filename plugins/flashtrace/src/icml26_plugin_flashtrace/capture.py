@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import threading
 from collections.abc import Iterator
 from typing import Any, Literal
 
@@ -14,7 +15,7 @@ from torch import Tensor, nn
 from icml26_plugin_flashtrace.attention import RecomputedAttention, rotate
 from icml26_plugin_flashtrace.families import Family, decoder_layers, family_of
 from icml26_plugin_flashtrace.kernel import AttentionRows, Block, StoredAttention, reconstruction_error
-from icml26_plugin_flashtrace.models import check_ids, check_length, single_sequence
+from icml26_plugin_flashtrace.models import check_ids, check_length, exclusive, single_sequence
 from icml26_plugin_flashtrace.precision import has_short_floats, in_float32
 
 #: Largest error of the residual identity, relative to what attention added, that is accepted in float32.
@@ -29,12 +30,18 @@ class _Kept:
 
     def __init__(self) -> None:
         self.seen: dict[str, Any] = {}
+        self._thread = threading.get_ident()
+
+    def _keep(self, name: str, value: Any) -> None:
+        """Keep a value, unless it is of a forward pass of the user's in another thread."""
+        if threading.get_ident() == self._thread:
+            self.seen[name] = value
 
     def input_of(self, module: nn.Module, name: str) -> Any:
         """Keep the first argument of a module."""
 
         def hook(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            self.seen[name] = args[0] if args else kwargs["hidden_states"]
+            self._keep(name, args[0] if args else kwargs["hidden_states"])
 
         return module.register_forward_pre_hook(hook, with_kwargs=True)
 
@@ -42,7 +49,7 @@ class _Kept:
         """Keep a keyword argument of a module."""
 
         def hook(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            self.seen[name] = kwargs.get(name)
+            self._keep(name, kwargs.get(name))
 
         return module.register_forward_pre_hook(hook, with_kwargs=True)
 
@@ -50,7 +57,7 @@ class _Kept:
         """Keep a module's result, or one item of it."""
 
         def hook(_module: nn.Module, args: Any, output: Any) -> None:
-            self.seen[name] = output if item is None else output[item]
+            self._keep(name, output if item is None else output[item])
 
         return module.register_forward_hook(hook)
 
@@ -87,15 +94,16 @@ def _hooked(layers: list[Any], family: Family, keep_attention: bool) -> Iterator
 
 @contextlib.contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Evaluation mode without gradients; the training flags of every module come back afterwards."""
-    training = [module for module in model.modules() if module.training]
-    model.eval()
-    try:
-        with torch.no_grad():
-            yield
-    finally:
-        for module in training:
-            module.training = True
+    """Evaluation mode without gradients, one thread at a time; the training flags of every module come back afterwards."""
+    with exclusive(model):
+        training = [module for module in model.modules() if module.training]
+        model.eval()
+        try:
+            with torch.no_grad():
+                yield
+        finally:
+            for module in training:
+                module.training = True
 
 
 def checked_ids(model: Any, input_ids: Any, max_tokens: int | None = None) -> Tensor:

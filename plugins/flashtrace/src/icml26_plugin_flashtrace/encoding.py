@@ -12,9 +12,13 @@ from typing import Any
 import numpy as np
 from icml26 import InputError
 
+from icml26_plugin_flashtrace.arguments import text as text_of
 from icml26_plugin_flashtrace.task import Example, Span
 
 Chars = tuple[int, int]
+
+#: Characters of private use, which no template and no prompt has a reason to hold.
+_MARK = "\ue000prompt\ue001"
 
 
 @dataclass(frozen=True)
@@ -54,6 +58,8 @@ def encode(text: MarkedText, tokenizer: Any, *, chat_template: bool = False) -> 
 
 
 def _encode(text: MarkedText, tokenizer: Any, chat_template: bool) -> tuple[Example, np.ndarray | None]:
+    text_of(text.prompt, "prompt")
+    text_of(text.target, "generation")
     if not text.prompt.strip():
         raise InputError("the prompt is empty")
     if not text.target.strip():
@@ -61,12 +67,10 @@ def _encode(text: MarkedText, tokenizer: Any, chat_template: bool) -> tuple[Exam
     rendered, start = _rendered(text.prompt, tokenizer) if chat_template else (text.prompt, 0)
     prompt = tokenise(rendered, tokenizer, special=not chat_template)
     target = tokenise(text.target, tokenizer, special=False)
-    n = len(target.ids)
     output = _span(target, text.output_chars, text.output_span, "output", text.target)
     reasoning = _span(target, text.reasoning_chars, text.reasoning_span, "reasoning", text.target)
-    if output is None:
-        output = (0, n - 1)
-    check_spans(output, reasoning, n)
+    n = content_length(target.ids, tokenizer)
+    output, reasoning = content_spans(output, reasoning, n, len(target.ids))
     gold = None
     if text.gold_chars is not None:
         gold = np.zeros(len(prompt.ids), dtype=bool)
@@ -75,8 +79,8 @@ def _encode(text: MarkedText, tokenizer: Any, chat_template: bool) -> tuple[Exam
             gold |= tokens_of(prompt, (a + start, b + start))
     example = Example(
         id=text.id,
-        tokens=prompt.texts + target.texts,
-        input_ids=np.concatenate([prompt.ids, target.ids]),
+        tokens=prompt.texts + target.texts[:n],
+        input_ids=np.concatenate([prompt.ids, target.ids[:n]]),
         n_prompt=len(prompt.ids),
         output_span=output,
         reasoning_span=reasoning,
@@ -133,6 +137,35 @@ def check_spans(output: Span, reasoning: Span | None, n: int) -> None:
         )
 
 
+def content_length(generated: np.ndarray, tokenizer: Any) -> int:
+    """How many of the generated ids (G,) come before the end-of-sequence tokens that close them.
+
+    What closes a sequence is no content: nothing before it can read it, and it is never explained. InputError when
+    nothing else is there.
+    """
+    end = getattr(tokenizer, "eos_token_id", None)
+    n = len(generated)
+    while n > 0 and end is not None and generated[n - 1] == end:
+        n -= 1
+    if n == 0 and len(generated):
+        raise InputError("the generation is nothing but the end of sequence: there is nothing to explain")
+    return n
+
+
+def content_spans(output: Span | None, reasoning: Span | None, n: int, n_generated: int) -> tuple[Span, Span | None]:
+    """Checked spans without the closing end-of-sequence tokens n..n_generated-1; an ``output`` of None is all content.
+
+    Raises InputError, also when a span holds nothing but them.
+    """
+    output = (0, n - 1) if output is None else output
+    check_spans(output, reasoning, n_generated)
+    for name, span in (("output", output), ("reasoning", reasoning)):
+        if span is not None and span[0] >= n:
+            raise InputError(f"the {name} span [{span[0]}, {span[1]}] is nothing but the end of sequence")
+    cut = None if reasoning is None else (reasoning[0], min(reasoning[1], n - 1))
+    return (output[0], min(output[1], n - 1)), cut
+
+
 def _span(pieces: Pieces, chars: Chars | None, span: Span | None, name: str, text: str) -> Span | None:
     if chars is None:
         return span
@@ -154,19 +187,33 @@ def _check_chars(chars: Chars, length: int, name: str, where: str) -> None:
         )
 
 
-def _rendered(prompt: str, tokenizer: Any) -> tuple[str, int]:
-    """The prompt in the tokenizer's chat template, and where in it the user's text begins."""
+def rendered_prompt(prompt: str, tokenizer: Any) -> str:
+    """The prompt as a user's message in the tokenizer's chat template, ready for the answer; InputError when it cannot be."""
+    from jinja2 import TemplateError
+
     if not getattr(tokenizer, "chat_template", None):
         raise InputError("the tokenizer has no chat template: set chat_template=false")
     messages = [{"role": "user", "content": prompt}]
-    rendered = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
-    found = rendered.find(prompt)
-    if found >= 0:
-        return rendered, found
-    found = rendered.find(prompt.strip())
-    if found < 0:
-        raise InputError("the chat template changes the prompt's text, so that marks cannot be placed: switch it off")
-    return rendered, found - (len(prompt) - len(prompt.lstrip()))
+    try:
+        return str(tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True))
+    except (TemplateError, TypeError, ValueError) as error:
+        raise InputError(f"the tokenizer's chat template fails on the prompt ({error}): switch it off") from error
+
+
+def _rendered(prompt: str, tokenizer: Any) -> tuple[str, int]:
+    """The prompt in the chat template, and where in it the user's text begins.
+
+    The place is that of a mark put through the same template: searching for the prompt itself would find it in a system
+    prompt or a role's name, too.
+    """
+    rendered = rendered_prompt(prompt, tokenizer)
+    start = rendered_prompt(_MARK, tokenizer).find(_MARK)
+    for text, before in ((prompt, 0), (prompt.strip(), len(prompt) - len(prompt.lstrip()))):
+        if start >= 0 and rendered.startswith(text, start):
+            return rendered, start - before
+        if rendered.count(text) == 1:
+            return rendered, rendered.find(text) - before
+    raise InputError("the chat template changes the prompt's text, so that marks cannot be placed: switch it off")
 
 
 def _texts(text: str, ids: np.ndarray, offsets: np.ndarray | None, tokenizer: Any) -> tuple[str, ...]:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
+import zlib
 from abc import abstractmethod
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 from icml26 import InputError, Method, MethodConfig, Problem, RunContext
 from pydantic import Field
 
+from icml26_plugin_flashtrace.files import make_folder, write_whole
 from icml26_plugin_flashtrace.stop_tokens import STOP_TOKENS
 from icml26_plugin_flashtrace.task import Attribution, Example, Inputs, Output, Truth
 
@@ -84,7 +87,7 @@ class TokenMethod(Method[Inputs, Output]):
         from icml26_plugin_flashtrace.heatmap import draw_png, html_page
 
         examples, gold = problem.inputs.examples, problem.truth.gold
-        with ctx.artifact("attributions.jsonl").open("w", encoding="utf-8") as file:
+        with ctx.artifact("attributions.jsonl").open("w", encoding="utf-8", errors="replace") as file:
             for example, attribution in zip(examples, output.attributions, strict=True):
                 file.write(json.dumps(as_json(example, attribution), ensure_ascii=False) + "\n")
         for k, (example, attribution) in enumerate(zip(examples[:PICTURES], output.attributions, strict=False)):
@@ -109,7 +112,12 @@ class TokenMethod(Method[Inputs, Output]):
     @classmethod
     def load(cls, folder: Path) -> Output:
         """What ``save`` wrote."""
-        return Output(tuple(load_attribution(path) for path in sorted(folder.glob("*.npz"))))
+        paths = sorted(folder.glob("*.npz"))
+        if not paths or [path.name for path in paths] != [f"{k:05d}.npz" for k in range(len(paths))]:
+            raise InputError(
+                f"{folder} is not a stored output: 00000.npz and so on, one an example, are expected there"
+            )
+        return Output(tuple(load_attribution(path) for path in paths))
 
 
 def as_json(example: Example, attribution: Attribution) -> dict[str, Any]:
@@ -143,14 +151,34 @@ def save_attribution(path: Path, attribution: Attribution) -> None:
 
 
 def load_attribution(path: Path) -> Attribution:
-    """Read what ``save_attribution`` wrote; raises InputError when the file is something else."""
+    """Read what ``save_attribution`` wrote; raises InputError when the file is something else, cut off, or misfits."""
     try:
-        with np.load(path, allow_pickle=False) as data:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as data:  # numpy leaves a damaged file open
             arrays = {name: data[name] for name in _ARRAYS}
             seconds = dict(zip(data["second_names"].tolist(), data["second_values"].tolist(), strict=True))
-            return Attribution(**arrays, seconds=seconds, peak_memory_bytes=int(data["peak_memory_bytes"]))
-    except (OSError, ValueError, KeyError) as error:
+            found = Attribution(**arrays, seconds=seconds, peak_memory_bytes=int(data["peak_memory_bytes"]))
+        _check_stored(found)
+    # A cut-off archive is BadZipFile or EOFError, an array without archive a TypeError, a damaged stream a zlib.error.
+    except (
+        OSError, ValueError, KeyError, TypeError, EOFError, NotImplementedError, RuntimeError, BadZipFile, zlib.error,
+    ) as error:  # fmt: skip
         raise InputError(f"{path} is not a stored attribution ({error}); remove it to compute it again") from error
+    return found
+
+
+def _check_stored(found: Attribution) -> None:
+    """Raise ValueError unless the arrays are those of one attribution."""
+    p, g = found.scores.size, found.generation_scores.size
+    shapes = {"scores": (p,), "hops": (found.residual_ratios.size, p), "generation_scores": (g,), "kept": (p + g,)}
+    for name, shape in shapes.items():
+        if getattr(found, name).shape != shape:
+            raise ValueError(f"{name} has shape {getattr(found, name).shape}, not {shape}")
+    if found.kept.dtype != np.bool_:
+        raise ValueError(f"kept is {found.kept.dtype}")
+    for name in _ARRAYS[:-1]:
+        array = getattr(found, name)
+        if array.dtype != np.float32 or not np.isfinite(array).all():
+            raise ValueError(f"{name} holds what is no finite float32")
 
 
 class ResumeFolder:
@@ -161,19 +189,21 @@ class ResumeFolder:
         config = method.config.model_dump(mode="json", exclude={"resume"})
         what = json.dumps([type(method).__name__, config, seed, _model_mark(inputs.model)], sort_keys=True)
         self.key = hashlib.sha256(what.encode()).digest()
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder, "resume")
 
     def get(self, example: Example) -> Attribution | None:
         """The stored attribution of an example, None when there is none yet."""
         path = self._path(example)
-        return load_attribution(path) if path.is_file() else None
+        if not path.is_file():
+            return None
+        found = load_attribution(path)
+        if found.scores.size != example.n_prompt or found.kept.size != example.n_tokens:
+            raise InputError(f"{path} is of another example; remove it to compute it again")
+        return found
 
     def put(self, example: Example, attribution: Attribution) -> None:
         """Store it whole or not at all."""
-        path = self._path(example)
-        half = path.with_suffix(".part")
-        save_attribution(half, attribution)
-        half.replace(path)
+        write_whole(self._path(example), lambda half: save_attribution(half, attribution))
 
     def _path(self, example: Example) -> Path:
         sha = hashlib.sha256(self.key)

@@ -18,10 +18,14 @@ from icml26_plugin_flashtrace.spans import Regex, as_chars_or_tokens
 from icml26_plugin_flashtrace.task import Inputs, Truth
 
 _MAX_BYTES = 2 << 30
+_GOLD = "gold_char_spans"
 
 
 class JsonLines(TokenDataset):
-    """Rows ``{prompt, target, output_span | output_chars, reasoning_span | reasoning_chars, gold_char_spans}``, one a line."""
+    """Rows ``{prompt, target, output_span | output_chars | output_regex, reasoning_…, gold_char_spans}``, one a line.
+
+    ``_span``: inclusive generated tokens, ``_chars``: half-open characters of the target, ``_regex``: the last match.
+    """
 
     class Config(ModelConfig):
         """The file, and the model that reads its texts."""
@@ -106,11 +110,15 @@ class TextFile(TokenDataset):
 def read_text(path: Path) -> str:
     """The text of a UTF-8 file; InputError naming the file when it is none or is empty."""
     try:
+        if path.exists() and not (path.is_file() or path.is_dir()):
+            raise InputError(f"{path} is a pipe or a device: reading might wait for ever; save it as a file")
         if path.stat().st_size > _MAX_BYTES:
             raise InputError(f"{path} is larger than {_MAX_BYTES >> 30} GiB")
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(f"{path} is not UTF-8 text (byte {error.start}): save it as UTF-8") from error
+    except IsADirectoryError as error:
+        raise InputError(f"{path} is a folder, not a file") from error
     except (OSError, ValueError) as error:
         raise InputError(f"{path} cannot be read: {error}") from error
     if not text.strip():
@@ -134,16 +142,29 @@ def read_rows(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
 
 def marked_row(row: Mapping[str, Any], default_id: str) -> MarkedText:
     """A row in our format; InputError naming the field."""
-    gold = row.get("gold_char_spans")
+    known = (
+        "output_chars",
+        "output_span",
+        "output_regex",
+        "reasoning_chars",
+        "reasoning_span",
+        "reasoning_regex",
+        _GOLD,
+    )
+    for name in row:
+        if name not in known and name.startswith(("output", "reasoning", "gold")):
+            raise InputError(f"there is no field {name!r}; fields that mark something: {', '.join(known)}")
+    target = _text(row, "target")
+    gold = row.get(_GOLD)
     if gold is not None and not isinstance(gold, list):
-        raise InputError(f"gold_char_spans is {gold!r}, not a list of [first, last + 1]")
+        raise InputError(f"{_GOLD} is {gold!r}, not a list of [first, last + 1]")
     return MarkedText(
         id=str(row.get("id", default_id)),
         prompt=_text(row, "prompt"),
-        target=_text(row, "target"),
-        output_chars=_pair(row, "output_chars"),
-        reasoning_chars=_pair(row, "reasoning_chars"),
-        gold_chars=None if gold is None else tuple(_as_pair(pair, "gold_char_spans") for pair in gold),
+        target=target,
+        output_chars=_chars(row, "output", target),
+        reasoning_chars=_chars(row, "reasoning", target),
+        gold_chars=None if gold is None else tuple(_as_pair(pair, _GOLD) for pair in gold),
         output_span=_pair(row, "output_span"),
         reasoning_span=_pair(row, "reasoning_span"),
     )
@@ -192,6 +213,22 @@ def _text(row: Mapping[str, Any], name: str) -> str:
 def _pair(row: Mapping[str, Any], name: str) -> tuple[int, int] | None:
     value = row.get(name)
     return None if value is None else _as_pair(value, name)
+
+
+def _chars(row: Mapping[str, Any], name: str, target: str) -> Chars | None:
+    """Characters that a row marks by their numbers, or by a pattern whose last match (its first group, if it has one) it is."""
+    given, pattern = _pair(row, f"{name}_chars"), row.get(f"{name}_regex")
+    if pattern is None:
+        return given
+    if given is not None:
+        raise InputError(f"{name}_chars and {name}_regex are both given: give one")
+    if not isinstance(pattern, str):
+        raise InputError(f"{name}_regex is {pattern!r}, a text is expected")
+    try:
+        group = 1 if re.compile(pattern).groups else 0
+    except re.error as error:
+        raise InputError(f"{name}_regex {pattern!r} is no regular expression: {error}") from error
+    return as_chars_or_tokens(Regex(pattern, group=group), target, name)[0]
 
 
 def _as_pair(value: Any, name: str) -> tuple[int, int]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from icml26_plugin_flashtrace.files import write_whole
 from icml26_plugin_flashtrace.task import Attribution, Span
 
 if TYPE_CHECKING:
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 #: A picture of more tokens than this would be too small to read: the tokens with the highest scores stay, in their order.
 MAX_DRAWN = 1200
+#: Lines of all panels together: a picture of many hops of a long prompt would take gigabytes.
+MAX_LINES = 2400
 #: Characters of a line, and inches of a line's height and a character's width at 9 points.
 COLUMNS, ROW_HEIGHT, CHAR = 110, 0.24, 0.0785
 
@@ -61,7 +64,7 @@ def page_data(
     ratios = ", ".join(f"{ratio:.0%}" for ratio in attribution.residual_ratios)
     facts = f"{n_prompt} prompt tokens, {len(tokens) - n_prompt} generated; share on generated tokens by hop: {ratios}"
     return {
-        "title": title or "Attribution",
+        "title": _clean(str(title or "Attribution")),
         "facts": facts,
         "tokens": [_clean(token) for token in tokens],
         "n_prompt": n_prompt,
@@ -92,20 +95,24 @@ def draw_png(
     panels = [("all hops" if len(attribution.hops) > 1 else "scores", attribution.scores)]
     if len(attribution.hops) > 1:
         panels += [(f"hop {k}", hop) for k, hop in enumerate(attribution.hops)]
+    panels = panels[: max(1, MAX_LINES // rows)]
     height = ROW_HEIGHT * rows + 0.55
     figure = Figure(figsize=(COLUMNS * CHAR + 0.4, height * len(panels) + 0.05))
     FigureCanvasAgg(figure)
     whole = figure.get_figheight()
-    hidden = n_prompt - len(chosen)
+    hidden, left = n_prompt - len(chosen), len(attribution.hops) + 1 - len(panels)
     for k, (name, scores) in enumerate(panels):
         bottom = (whole - 0.05 - height * (k + 1)) / whole
         axes = figure.add_axes((0.02, bottom, 0.96, (height - 0.4) / whole))
-        note = f" ({hidden} tokens of low score not drawn)" if hidden and k == 0 else ""
+        missing = [f"{hidden} tokens of low score"] if hidden else []
+        missing += [f"{left} hops"] if left and len(attribution.hops) > 1 else []
+        note = f" ({' and '.join(missing)} not drawn)" if missing and k == 0 else ""
         label = f"{_printable(title)[:80]}: {name}" if title and k == 0 else name
         axes.set_title(label + note, loc="left", fontsize=10, fontweight="bold", parse_math=False)
         marks = None if gold is None else gold[chosen]
         _panel(axes, texts, places, rows, scores[chosen], marks)
-    figure.savefig(path, dpi=110, facecolor="white", metadata={"Software": None})
+    options: dict[str, Any] = {"dpi": 110, "facecolor": "white", "metadata": {"Software": None}}
+    write_whole(path, lambda half: figure.savefig(half, format="png", **options))
 
 
 def _panel(

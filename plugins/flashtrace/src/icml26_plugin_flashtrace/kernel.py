@@ -167,7 +167,8 @@ def span_shares(
     Costs O(M N H) scalar operations and O(N H d (d_h + 1)) for the vectors, against O(M N H d) token by token.
     """
     device = blocks[0].x_mid.device
-    w = torch.ones(hi - lo + 1, device=device) if weights is None else weights.to(device=device, dtype=torch.float32)
+    w = torch.ones(hi - lo + 1) if weights is None else weights
+    w = w.to(device=device, dtype=torch.float32)
     w = w / (w.sum() + EPSILON)
     norms, away, own_away = [], [], []
     for block in blocks:
@@ -185,7 +186,7 @@ def span_shares(
     r = _above((y_norm - torch.stack(own_away)).clamp_min_(0.0), renorm_threshold)  # (L,)
     p = _above((y_norm[:, None, None] - torch.stack(away)).clamp_min_(0.0), renorm_threshold).sum(1)  # (L, hi + 1)
     whole = p.sum(1) + r + EPSILON
-    total = torch.zeros(blocks[0].n_tokens, device=device)
+    total = torch.zeros(blocks[0].n_tokens, device=device, dtype=torch.float32)
     torch.sum(p / whole[:, None], dim=0, out=total[: hi + 1])
     return Shares(total, r / whole)
 
@@ -204,12 +205,12 @@ def token_shares(
     ``sink_chunk`` targets are handled at once; 1 is the paper's timing baseline. Costs O(M N H d).
     """
     device = blocks[0].x_mid.device
-    total = torch.zeros(hi - lo + 1, blocks[0].n_tokens, device=device)
+    total = torch.zeros(hi - lo + 1, blocks[0].n_tokens, device=device, dtype=torch.float32)
     for block in blocks:
         y = block.x_mid[lo : hi + 1].float()
         r = _above(proximity(block.x_prev[lo : hi + 1].float(), y), renorm_threshold)
         y_norm = y.abs().sum(-1)
-        p = torch.zeros(hi - lo + 1, hi + 1, device=y.device)
+        p = torch.zeros(hi - lo + 1, hi + 1, device=y.device, dtype=torch.float32)
         vectors = [(first, block.vectors(first, last)) for first, last in chunks(hi + 1, chunk_tokens)]
         for s0, s1 in chunks(hi - lo + 1, sink_chunk):
             rows = block.rows(lo + s0, lo + s1 - 1).permute(1, 2, 0)  # (S, sources, H)

@@ -11,7 +11,7 @@ from icml26_plugin_flashtrace.capture import Precision
 from icml26_plugin_flashtrace.explainer import TokenMethod, TokenMethodConfig
 from icml26_plugin_flashtrace.kernel import SINK_CHUNK
 from icml26_plugin_flashtrace.task import Attribution, Example, Inputs
-from icml26_plugin_flashtrace.tracing import Settings, token_wise, trace
+from icml26_plugin_flashtrace.tracing import MAX_HOPS, Settings, token_wise, trace
 
 
 class KernelConfig(TokenMethodConfig):
@@ -56,7 +56,7 @@ class FlashTraceMethod(TokenMethod):
     class Config(KernelConfig):
         """Hops and what they pass through."""
 
-        hops: int = Field(1, ge=0, le=64, description="Hops K through the reasoning; the paper's default is 1.")
+        hops: int = Field(1, ge=0, le=MAX_HOPS, description="Hops K through the reasoning; the paper's default is 1.")
         recursion_span: Literal["generation", "reasoning"] = Field(
             "generation",
             description="What hops pass through: reasoning and answer (released code) or the reasoning alone.",

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
+import threading
+import weakref
+from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -150,6 +154,19 @@ def _installed(distribution: str) -> bool:
     return True
 
 
+_LOCKS: weakref.WeakKeyDictionary[Any, threading.RLock] = weakref.WeakKeyDictionary()
+_LOCKS_LOCK = threading.Lock()
+
+
+@contextlib.contextmanager
+def exclusive(model: Any) -> Iterator[None]:
+    """Within the block no other thread that asks for it works with this model: hooks and modes are the model's, not a call's."""
+    with _LOCKS_LOCK:
+        lock = _LOCKS.setdefault(model, threading.RLock())
+    with lock:
+        yield
+
+
 def check_causal_lm(model: Any) -> None:
     """Raise InputError unless the model is decoder-only and made of softmax attention."""
     config = getattr(model, "config", None)
@@ -171,6 +188,12 @@ def context_length(model: Any) -> int | None:
     return int(value) if isinstance(value, int) and value > 0 else None
 
 
+def max_length(model: Any, max_tokens: int | None = None) -> int | None:
+    """The longest sequence that model and user (``max_tokens``) allow, in tokens; None when neither says."""
+    limits = [limit for limit in (context_length(model), max_tokens) if limit is not None]
+    return min(limits) if limits else None
+
+
 def check_length(model: Any, n_tokens: int, max_tokens: int | None = None, *, what: str = "the sequence") -> None:
     """Raise InputError when ``n_tokens`` exceed the model's context or the user's own limit."""
     context = context_length(model)
@@ -188,8 +211,9 @@ def check_ids(model: Any, ids: np.ndarray, *, what: str = "the sequence") -> Non
     """Raise InputError when an id is outside the model's embedding table: tokenizer and model do not belong together."""
     rows = model.get_input_embeddings().weight.shape[0]
     if ids.size and (int(ids.min()) < 0 or int(ids.max()) >= rows):
+        odd = int(ids.min()) if int(ids.min()) < 0 else int(ids.max())
         raise InputError(
-            f"{what} holds token id {int(ids.max())}, the model has {rows} embeddings: the tokenizer is another model's"
+            f"{what} holds token id {odd}, the model has {rows} embeddings: the tokenizer is another model's"
         )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -9,6 +11,7 @@ import numpy as np
 import torch
 from icml26 import InputError
 
+from icml26_plugin_flashtrace.arguments import flag, real_number, target_weights, whole_number, words
 from icml26_plugin_flashtrace.capture import Precision, capture_blocks, check_identity, rows_to_check
 from icml26_plugin_flashtrace.encoding import check_spans
 from icml26_plugin_flashtrace.explainer import attribution_of
@@ -28,6 +31,9 @@ from icml26_plugin_flashtrace.task import Attribution, Captures, Example
 
 RecursionRule = Literal["generation", "reasoning"]
 StartRule = Literal["answer", "recursion-span"]
+
+#: More hops than this cannot matter: what is carried shrinks with every one.
+MAX_HOPS = 64
 
 
 @dataclass(frozen=True)
@@ -50,10 +56,16 @@ class Settings:
     max_tokens: int | None = None
 
     def __post_init__(self) -> None:
-        if self.chunk_tokens is not None and self.chunk_tokens < 1:
-            raise InputError(f"chunk_tokens must be at least 1, not {self.chunk_tokens}")
-        if not self.renorm_threshold >= 0:
-            raise InputError(f"renorm_threshold must be at least 0, not {self.renorm_threshold}")
+        def keep(name: str, value: Any) -> None:
+            object.__setattr__(self, name, value)
+
+        keep("stop_tokens", words(self.stop_tokens, "stop_tokens"))
+        keep("renorm_threshold", real_number(self.renorm_threshold, "renorm_threshold", 0))
+        for name, low in (("chunk_tokens", 1), ("max_tokens", 2)):
+            value = getattr(self, name)
+            keep(name, None if value is None else whole_number(value, name, low))
+        for name in ("recompute_attention", "check_identity"):
+            keep(name, flag(getattr(self, name), name))
         if self.precision not in ("float32", "model"):
             raise InputError(f"precision must be 'float32' or 'model', not {self.precision!r}")
 
@@ -93,6 +105,11 @@ def blocks_of(example: Example, model: Any, settings: Settings) -> list[Block]:
     return blocks
 
 
+def without_autocast(device: Any) -> AbstractContextManager[Any]:
+    """No autocast of the caller's reaches model and kernel: products in bfloat16 would pass for float32."""
+    return torch.autocast(getattr(device, "type", "cpu"), enabled=False)
+
+
 def checked_targets(example: Example, settings: Settings) -> np.ndarray:
     """The (N,) bool array of kept tokens; InputError for spans that cannot be explained, before any work."""
     n_generated = example.n_tokens - example.n_prompt
@@ -119,7 +136,7 @@ def trace(
     through: RecursionRule = "generation",
     start: StartRule = "answer",
     settings: Settings | None = None,
-    weights: np.ndarray | None = None,
+    weights: Sequence[float] | np.ndarray | None = None,
 ) -> Attribution:
     """FlashTrace: the span-wise scores of the answer, followed back through the reasoning for ``hops`` hops.
 
@@ -129,8 +146,7 @@ def trace(
     """
     settings = Settings() if settings is None else settings
     kept = checked_targets(example, settings)
-    if isinstance(hops, bool) or hops < 0 or int(hops) != hops:
-        raise InputError(f"hops must be a whole number from 0 on, not {hops!r}")
+    hops = whole_number(hops, "hops", 0, MAX_HOPS)
     if through not in ("generation", "reasoning"):
         raise InputError(f"recursion_span must be 'generation' or 'reasoning', not {through!r}")
     if start not in ("answer", "recursion-span"):
@@ -138,9 +154,11 @@ def trace(
     p, n = example.n_prompt, example.n_tokens
     passed = recursion_span(through, example.output_span, example.reasoning_span, p, n)
     lo, hi = passed if start == "recursion-span" else (p + example.output_span[0], p + example.output_span[1])
-    _check_weights(weights, hi - lo + 1)
+    chosen = None if weights is None else target_weights(weights, hi - lo + 1)
+    if chosen is not None and not chosen[kept[lo : hi + 1]].any():
+        raise InputError("weights are zero on all tokens that are no stop tokens: nothing is left to explain")
     device = None if model is None else model.get_input_embeddings().weight.device
-    with measured(device) as cost, torch.no_grad():
+    with measured(device) as cost, torch.no_grad(), without_autocast(device):
         with cost.part("forward", device):
             blocks = blocks_of(example, model, settings)
 
@@ -156,7 +174,7 @@ def trace(
             return np.asarray(shares.sources.cpu().numpy())
 
         with cost.part("attribution", device):
-            result = trace_back(span, (lo, hi), passed, p, int(hops), kept, weights)
+            result = trace_back(span, (lo, hi), passed, p, hops, kept, chosen)
     return Attribution(
         scores=result.scores,
         hops=result.hops,
@@ -183,13 +201,12 @@ def token_wise(
     """
     settings = Settings() if settings is None else settings
     kept = checked_targets(example, settings)
-    if sink_chunk < 1:
-        raise InputError(f"sink_chunk must be at least 1, not {sink_chunk}")
+    sink_chunk = whole_number(sink_chunk, "sink_chunk", 1)
     p = example.n_prompt
     lo, hi = example.output_span
     first, last = (0, hi) if rollout else (lo, hi)
     device = None if model is None else model.get_input_embeddings().weight.device
-    with measured(device) as cost, torch.no_grad():
+    with measured(device) as cost, torch.no_grad(), without_autocast(device):
         with cost.part("forward", device):
             blocks = blocks_of(example, model, settings)
         with cost.part("attribution", device):
@@ -212,12 +229,3 @@ def token_wise(
 
 def _spans(example: Example) -> list[tuple[int, int]]:
     return [span for span in (example.output_span, example.reasoning_span) if span is not None]
-
-
-def _check_weights(weights: np.ndarray | None, count: int) -> None:
-    if weights is None:
-        return
-    if weights.shape != (count,):
-        raise InputError(f"weights have shape {weights.shape}; there are {count} tokens to explain")
-    if not np.isfinite(weights).all() or (weights < 0).any() or not weights.sum() > 0:
-        raise InputError("weights of the answer's tokens must be finite, non-negative, and not all zero")

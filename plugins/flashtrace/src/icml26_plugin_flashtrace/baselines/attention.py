@@ -11,6 +11,7 @@ import torch
 from icml26 import InputError
 
 from icml26_plugin_flashtrace.likelihood import as_batch
+from icml26_plugin_flashtrace.models import exclusive
 from icml26_plugin_flashtrace.task import Captures
 
 
@@ -32,7 +33,7 @@ def attention_rows(model: Any, rows: torch.Tensor) -> Iterator[list[torch.Tensor
             )
         found.append(weights[0][:, rows].float().mean(0))
 
-    with ExitStack() as undo:
+    with exclusive(model), ExitStack() as undo:
         for name, module in model.named_modules():
             if name.rsplit(".", 1)[-1] in ("self_attn", "attn", "attention"):
                 undo.callback(module.register_forward_hook(hook).remove)

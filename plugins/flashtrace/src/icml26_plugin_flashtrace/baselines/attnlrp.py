@@ -15,6 +15,7 @@ import torch
 from icml26 import InputError
 
 from icml26_plugin_flashtrace.baselines.gradients import gradient_times_input
+from icml26_plugin_flashtrace.models import exclusive
 
 #: ``model_type`` of the families whose modules are known: RMS norms, gated MLPs, separate q, k, v projections.
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
@@ -38,7 +39,7 @@ def attnlrp_rules(model: Any) -> Iterator[None]:
     Raises InputError for a family whose modules are not known.
     """
     _check_family(model)
-    with ExitStack() as undo:
+    with exclusive(model), ExitStack() as undo:
         for name, module in model.named_modules():
             for handle in _rules_for(name.rsplit(".", 1)[-1], module):
                 undo.callback(handle.remove)

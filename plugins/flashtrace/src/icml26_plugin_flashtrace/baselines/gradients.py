@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from icml26_plugin_flashtrace.likelihood import as_batch, generation_logits, token_log_probs
+from icml26_plugin_flashtrace.models import exclusive
 
 
 @contextmanager
@@ -22,11 +23,12 @@ def traced_embeddings(model: Any) -> Iterator[list[torch.Tensor]]:
         found.append(leaf)
         return leaf
 
-    handle = model.get_input_embeddings().register_forward_hook(hook)
-    try:
-        yield found
-    finally:
-        handle.remove()
+    with exclusive(model):
+        handle = model.get_input_embeddings().register_forward_hook(hook)
+        try:
+            yield found
+        finally:
+            handle.remove()
 
 
 def answer_objective(
