@@ -61,6 +61,7 @@ class NGramModel(nn.Module):
 
     def scores(self, before: torch.Tensor, last: torch.Tensor) -> torch.Tensor:
         """S (N, V) float32 of what follows tokens ``before``, ``last`` (N,); -1 stands for no token."""
+        before, last = (ids.long().masked_fill(ids >= self.vocab_size, UNKNOWN) for ids in (before, last))
         rows = self.backoff**2 * self.unigrams.expand(len(last), -1)
         rows = rows.clone()
         pair = torch.where((before >= 0) & (last >= 0), before * self.vocab_size + last, UNKNOWN)
@@ -102,6 +103,16 @@ class NGramModel(nn.Module):
             before, last = before[:, -logits_to_keep:], last[:, -logits_to_keep:]
         scores = self.scores(before.reshape(-1), last.reshape(-1)).view(*last.shape, self.vocab_size)
         return LMOutput(logits=scores, cache=NGramCache(ids[:, -1]) if use_cache else None)
+
+
+def scores_are_logits(forget: Any, retain: Any) -> bool:
+    """Whether the auxiliaries give logits; False when both are n-gram models. InputError when one is and one is not."""
+    counted = [isinstance(model, NGramModel) for model in (forget, retain)]
+    if counted[0] != counted[1]:
+        raise InputError(
+            "One auxiliary is an n-gram model and the other is not: probabilities and logits do not subtract."
+        )
+    return not counted[0]
 
 
 def _table(rows: np.ndarray) -> dict[str, torch.Tensor]:

@@ -8,8 +8,13 @@ from icml26.errors import InputError
 
 
 def vocabulary_size(model: Any) -> int:
-    """How many logits a model gives at a position, its embedding's padding included."""
+    """How many logits a model gives at a position, its embedding's padding included.
+
+    Raises InputError when it does not tell, and for an encoder-decoder: its ids are not a continuation of the prompt's.
+    """
     config = getattr(model, "config", None)
+    if getattr(config, "is_encoder_decoder", False) is True:
+        raise InputError(f"{type(model).__name__} is an encoder-decoder; causal language models are combined here.")
     for owner in (config, model):
         size = getattr(owner, "vocab_size", None)
         if isinstance(size, int):
