@@ -14,8 +14,8 @@ from transformers import LogitsProcessorList
 from icml26_plugin_divergence_decoding.calling import LMOutput, cache_of, call, learnt_positions, refuse_nan
 from icml26_plugin_divergence_decoding.fusion import Fusion, RankMode, fuse
 from icml26_plugin_divergence_decoding.ngram import scores_are_logits
-from icml26_plugin_divergence_decoding.prompts import check_ids, check_left_padded
 from icml26_plugin_divergence_decoding.processor import DivergenceLogitsProcessor
+from icml26_plugin_divergence_decoding.prompts import check_ids, check_left_padded
 from icml26_plugin_divergence_decoding.vocabulary import common_vocabulary, vocabulary_size
 
 IGNORED = -100
@@ -221,6 +221,9 @@ class DivergenceModel(nn.Module):
         model.fusion = Fusion(**fusion | {"pinned": tuple(fusion["pinned"])})
         model.vocabulary, model.scoring = settings["vocabulary"], settings["scoring"]
         model.target, model.forget, model.retain = parts["target"], parts["forget"], parts["retain"]
+        least = min(vocabulary_size(part) for part in parts.values())
+        if model.scoring not in ("soft", "hard") or not 0 < model.vocabulary <= least:
+            raise InputError(f"The settings {settings} do not fit models of {least} tokens.")
         model.fusion.check_vocabulary(model.vocabulary)
         model.register_buffer("candidates", _allowed(settings["candidates"], model.vocabulary))
         return model.eval()
