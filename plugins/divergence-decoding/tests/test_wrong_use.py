@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from icml26.errors import InputError
+from icml26_plugin_divergence_decoding.baselines.offset import Offset, OffsetModel
 from icml26_plugin_divergence_decoding.fusion import Fusion, fuse
 from icml26_plugin_divergence_decoding.model import DivergenceModel
 from icml26_plugin_divergence_decoding.ngram import NGramModel
@@ -290,3 +291,20 @@ def test_parts_that_do_not_belong_together_are_refused() -> None:
         DivergenceLogitsProcessor(llama(1), counted, Fusion(1.0))
     with pytest.raises(InputError, match="scoring='loud'"):
         DivergenceModel(llama(0), llama(1), llama(2), scoring="loud")  # type: ignore[arg-type]
+
+
+def test_offset_baselines_refuse_the_same() -> None:
+    model = OffsetModel(llama(0), llama(1), Offset("uld", 0.5))
+    for ids, mask, message in ((IDS[0], None, "shape"), (IDS, IDS[:, :3], "does not fit"), (IDS + 20, None, "id 31")):
+        for ask in (model.forward, lambda i, m: model.generate(i, m, **GREEDY)):
+            with pytest.raises(InputError, match=message):
+                ask(ids, mask)
+    with pytest.raises(InputError, match="neither embeddings nor pasts"):
+        model(IDS, past_key_values=object())
+    with pytest.raises(InputError, match="padding alone"):
+        model.generate(IDS, torch.zeros_like(IDS), **GREEDY)
+    slow = OffsetModel(llama(0), mamba(1), Offset("uld", 0.5))
+    out = slow.generate(IDS, **GREEDY)
+    logits = slow(out).logits[0, 4:-1].clone()
+    logits[:, 2] = -torch.inf  # min_new_tokens forbids the end mark
+    assert logits.argmax(-1).tolist() == out[0, 5:].tolist()
