@@ -124,12 +124,8 @@ class OffsetProcessor(LogitsProcessor):
         prompt = self.mask.repeat_interleave(rows // len(self.mask), 0)
         mask = torch.cat([prompt, prompt.new_ones(rows, length - prompt.shape[1])], 1)
         past = self._past
-        grown = (
-            self._cache is not None
-            and past is not None
-            and length > past.shape[1]
-            and torch.equal(input_ids[:, : past.shape[1]], past)
-        )
+        longer = self._cache is not None and past is not None and length > past.shape[1]
+        grown = longer and past is not None and torch.equal(input_ids[:, : past.shape[1]], past)
         fed = input_ids[:, past.shape[1] :] if grown and past is not None else input_ids
         output = call(self.auxiliary, fed, mask, cache=self._cache if grown else None, use_cache=True, keep=1)
         self._past, self._cache = input_ids, cache_of(output)
