@@ -127,7 +127,8 @@ class DivergenceLogitsProcessor(LogitsProcessor):
             return ids.shape[1]
         seen = ids[:, : past.shape[1]]
         if not torch.equal(seen, past):
-            same = (seen[:, None, :] == past[None, :, :]).all(-1)
+            _, which = torch.unique(torch.cat([seen, past]), dim=0, return_inverse=True)  # (R, R, T) would not fit
+            same = which[: len(seen), None] == which[None, len(seen) :]
             if not bool(same.any(1).all()):
                 self._caches = {}
                 return ids.shape[1]
