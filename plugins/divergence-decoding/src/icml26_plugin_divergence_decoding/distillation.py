@@ -76,7 +76,12 @@ def distill(
             total = total + settings.retain_weight * _against(model, target, made, "retain", settings.temperature)
         return total
 
-    parts = (target, teacher, getattr(teacher, "settings", dict)(), [list(map(tuple, retain)), asdict(settings)])
+    parts: tuple[Any, ...] = (
+        target,
+        teacher,
+        getattr(teacher, "settings", dict)(),
+        [list(map(tuple, retain)), asdict(settings)],
+    )
     identity = None if training.checkpoints is None else fingerprint(parts)
     train(
         student,
