@@ -7,13 +7,17 @@ import os
 import random
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from icml26.datacache import cached_folder
 from icml26.errors import InputError
 from icml26.fingerprints import fingerprint
+from icml26_plugin_divergence_decoding import auxiliaries
 from icml26_plugin_divergence_decoding.auxiliaries import (
     Auxiliaries,
     AuxiliaryData,
@@ -124,6 +128,96 @@ def test_a_stopped_training_is_resumed(tmp_path: Path) -> None:
     fine_tune(fresh, DATA.retain, kept, seed=1)
     for a, b in zip(whole.parameters(), fresh.parameters(), strict=True):
         torch.testing.assert_close(a, b)
+
+
+def test_another_training_does_not_go_on_from_checkpoints_of_the_first(tmp_path: Path) -> None:
+    def weights(where: Path | None, data: list[Encoded] = DATA.retain, **options: float) -> torch.Tensor:
+        model = llama(3)
+        recipe = replace(TRAINING, epochs=1, checkpoints=where, **{k: v for k, v in options.items() if k != "seed"})
+        fine_tune(model, data, recipe, seed=int(options.get("seed", 1)))
+        return model.lm_head.weight.detach()
+
+    weights(tmp_path)
+    for change in ({"seed": 2}, {"lr": 1e-3}, {"data": DATA.retain[:4]}):
+        assert torch.equal(weights(tmp_path, **change), weights(None, **change))  # type: ignore[arg-type]
+
+
+def test_a_checkpoint_that_was_not_written_to_its_end_is_left_out(tmp_path: Path) -> None:
+    kept = replace(TRAINING, epochs=2, checkpoints=tmp_path)
+    whole, again = llama(3), llama(3)
+    fine_tune(whole, DATA.retain, kept, seed=1)
+    (folder,) = tmp_path.iterdir()
+    (last,) = folder.glob("checkpoint-*")
+    state = (last / "trainer_state.json").read_bytes()
+    for half in ("checkpoint-98", "checkpoint-99"):
+        (folder / half).mkdir()
+    (folder / "checkpoint-99" / "trainer_state.json").write_bytes(state[: len(state) // 2])
+    fine_tune(again, DATA.retain, kept, seed=1)
+    assert fingerprint(again) == fingerprint(whole)
+
+
+def test_checkpoints_that_cannot_be_written_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match="cannot be written"):
+        fine_tune(llama(3), DATA.retain, replace(TRAINING, checkpoints=tmp_path / "file"), seed=1)
+
+
+def steps_of(training: Training, couple: bool, data: AuxiliaryData, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What each auxiliary was shown in each step, as sets of rows."""
+    shown: list[Any] = []
+    whole = auxiliaries.fine_tune
+
+    def told(model: Any, rows: Any, *arguments: Any, **options: Any) -> None:
+        steps: list[frozenset[tuple[int, ...]]] = []
+        shown.append(steps)
+        model.register_forward_pre_hook(
+            lambda _m, _a, given: steps.append(
+                frozenset(
+                    tuple(ids[mask.bool()].tolist())
+                    for ids, mask in zip(given["input_ids"], given["attention_mask"], strict=True)
+                )
+            ),
+            with_kwargs=True,
+        )
+        whole(model, rows, *arguments, **options)
+
+    monkeypatch.setattr(auxiliaries, "fine_tune", told)
+    train_auxiliaries(llama(3), data, "full_vs_retain", training, seed=1, couple=couple)
+    return shown
+
+
+def test_coupled_auxiliaries_see_what_they_share_in_the_same_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    forget, retain = steps_of(replace(TRAINING, epochs=3), True, DATA, monkeypatch)
+    extra = {tuple(row.ids) for row in DATA.forget}
+    assert len(forget) == len(retain) == 6  # seven groups in batches of four, three epochs
+    assert [step - extra for step in forget] == retain
+    assert [sum(len(step & extra) for step in forget[at : at + 2]) for at in (0, 2, 4)] == [2, 2, 2]
+    monkeypatch.undo()
+    forget, retain = steps_of(replace(TRAINING, epochs=3), False, DATA, monkeypatch)
+    assert [step - extra for step in forget] != retain
+
+
+def test_coupling_equals_no_coupling_when_both_see_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(AuxiliaryData, "of", lambda *_: (list(DATA.retain), list(DATA.retain)))
+    recipe = replace(TRAINING, epochs=2)
+    pairs = [
+        train_auxiliaries(llama(3), DATA, "full_vs_retain", recipe, seed=1, couple=couple) for couple in (True, False)
+    ]
+    assert len({fingerprint(model) for pair in pairs for model in pair}) == 1
+
+
+def test_auxiliaries_of_an_aborted_build_are_built_anew(tmp_path: Path) -> None:
+    pair = Auxiliaries(llama(3), llama(4))
+    cached = partial(cached_folder, root=tmp_path)
+
+    class Broken(torch.nn.Module):
+        def save_pretrained(self, folder: Path) -> None:
+            (Path(folder) / "model.safetensors").write_bytes(b"half")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        trained_once("0" * 64, lambda: Auxiliaries(llama(3), Broken()), cached)
+    assert fingerprint(trained_once("0" * 64, lambda: pair, cached)) == fingerprint(pair)
 
 
 def test_swapped_roles_are_told(recwarn: pytest.WarningsRecorder) -> None:

@@ -5,8 +5,14 @@ from __future__ import annotations
 import pytest
 import torch
 from icml26.errors import InputError
-from icml26_plugin_divergence_decoding.distillation import Distillation, distill, distillation_loss
-from icml26_plugin_divergence_decoding.encoding import Encoded
+from icml26_plugin_divergence_decoding.distillation import (
+    Distillation,
+    _against,
+    _tensors,
+    distill,
+    distillation_loss,
+)
+from icml26_plugin_divergence_decoding.encoding import Encoded, collate
 from icml26_plugin_divergence_decoding.fusion import Fusion
 from icml26_plugin_divergence_decoding.model import DivergenceModel
 from icml26_plugin_divergence_decoding.trainer import Training
@@ -56,6 +62,16 @@ def test_prompts_take_no_part() -> None:
 
 FORGET = [Encoded([1, 5, 6, 7, 8], 3), Encoded([1, 9, 10], 2)]
 KEEP = [Encoded([1, 12, 13, 14], 2), Encoded([1, 15, 16], 1)]
+
+
+def test_each_batch_is_judged_on_its_answers_alone() -> None:
+    student, teacher = llama(1), llama(2)
+    found = _against(student, teacher, _tensors(collate(FORGET), "forget"), "forget", 1.5)
+    divergences = []
+    for ids, start in FORGET:
+        p, q = ((m(torch.tensor([ids])).logits[0, start - 1 : -1] / 1.5).log_softmax(-1) for m in (teacher, student))
+        divergences.append((p.exp() * (p - q)).sum(-1))
+    torch.testing.assert_close(found, 1.5**2 * torch.cat(divergences).mean())
 
 
 def gap(student: DivergenceModel, teacher: DivergenceModel, rows: list[Encoded]) -> float:

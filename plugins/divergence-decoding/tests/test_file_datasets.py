@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,10 +13,12 @@ import pytest
 from icml26 import RunContext
 from icml26.errors import InputError
 from icml26_plugin_divergence_decoding.file_datasets import MuseFiles, OwnQuestions, TofuFiles
+from icml26_plugin_divergence_decoding.methods import _own
 from icml26_plugin_divergence_decoding.metrics import agg, keyword_forget, muse_distance, retaining, verbmem
-from icml26_plugin_divergence_decoding.row_files import as_questions, find_file, read_records
+from icml26_plugin_divergence_decoding.row_files import as_questions, find_file, read_records, read_text
 from icml26_plugin_divergence_decoding.task import QA, Output
 from icml26_plugin_divergence_decoding.tiny_models import word_tokenizer
+from safetensors.torch import load_file, save_file
 from tiny import llama
 
 TEXTS = ("who is it", "it is ann", "it is bob", "it is eve", "where is it", "it is here", "Question: Answer:")
@@ -186,3 +189,75 @@ def test_the_first_suffix_wins(tmp_path: Path) -> None:
     for suffix in (".json", ".jsonl"):
         (tmp_path / f"a{suffix}").write_text("[]", encoding="utf-8")
     assert find_file(tmp_path, "a").suffix == ".jsonl"
+
+
+def test_other_line_ends_and_a_byte_order_mark_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(b'\xef\xbb\xbf{"question": "a"}\r\n{"question": "b"}\r\n')
+    assert read_records(path) == [{"question": "a"}, {"question": "b"}]
+    path.write_text('{"question": "a\u2028b\x85c"}\n', encoding="utf-8")  # json.dumps leaves these as they are
+    assert read_records(path) == [{"question": "a\u2028b\x85c"}]
+    path.write_bytes(b"\xef\xbb\xbfa text")
+    assert read_text(path) == "a text"
+
+
+@pytest.mark.parametrize("content", ["[" * 100_000, '{"a":' * 100_000, '{"a": ' + "1" * 5000 + "}"])
+def test_json_without_end_is_refused(tmp_path: Path, content: str) -> None:
+    (tmp_path / "rows.jsonl").write_text(content, encoding="utf-8")
+    with pytest.raises(InputError, match=r"rows.jsonl:1: "):
+        read_records(tmp_path / "rows.jsonl")
+
+
+def test_half_characters_are_refused() -> None:
+    with pytest.raises(InputError, match="record 1: question holds half of a character"):
+        as_questions([{"question": "\ud800", "answer": "b"}], "x")
+
+
+@pytest.mark.parametrize("prompt", ["{question} {x}", "{question} {", "{question.__class__}", "{}"])
+def test_prompts_with_other_fields_are_refused(prompt: str, tmp_path: Path, models: dict[str, str]) -> None:
+    with pytest.raises(InputError, match="prompt="):
+        load(TofuFiles, tmp_path, models, chat=False, prompt=prompt)
+
+
+def test_answers_that_metrics_ask_about_are_measured_before_training(tmp_path: Path, models: dict[str, str]) -> None:
+    write(tofu(tmp_path) / "world_facts_perturbed.jsonl", [FULL | {"perturbed_answer": ["it is " * 20]}])
+    with pytest.raises(InputError, match="max_length is 30"):
+        load(TofuFiles, tmp_path, models, chat=False, max_length=30)
+
+
+@pytest.mark.parametrize("role", ["retrain", "small_base"])
+def test_models_of_another_tokenizer_are_refused(role: str, tmp_path: Path, models: dict[str, str]) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(models[role], other)
+    word_tokenizer([*WORDS[:-1], "there"]).save_pretrained(other)
+    with pytest.raises(InputError, match=r"other: The tokenizers differ in"):
+        load(TofuFiles, tofu(tmp_path), models | {role: str(other)}, chat=False)
+
+
+def damage(folder: Path, how: str) -> None:
+    weights = folder / "model.safetensors"
+    if how == "half":
+        weights.write_bytes(weights.read_bytes()[:200])
+    elif how == "a weight is missing":
+        kept = load_file(weights)
+        kept.pop("model.norm.weight")
+        save_file(kept, weights, metadata={"format": "pt"})
+    else:
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        own = {"model_type": "foreign", "auto_map": {"AutoConfig": "own.C", "AutoModelForCausalLM": "own.M"}}
+        (folder / "config.json").write_text(json.dumps(config | own), encoding="utf-8")
+        (folder / "own.py").write_text("raise SystemExit('ran')", encoding="utf-8")
+
+
+@pytest.mark.parametrize("how", ["half", "a weight is missing", "code"])
+def test_models_that_are_not_whole_are_refused_and_their_code_is_not_asked_for(
+    how: str, tmp_path: Path, models: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken = tmp_path / "broken"
+    shutil.copytree(models["target"], broken)
+    damage(broken, how)
+    with pytest.raises(InputError, match="broken holds no"):
+        load(TofuFiles, tofu(tmp_path), models | {"target": str(broken)}, chat=False)
+    with pytest.raises(InputError, match="broken holds no"):
+        _own(broken, "cpu", None)
+    assert "[y/N]" not in capsys.readouterr().out

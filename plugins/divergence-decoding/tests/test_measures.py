@@ -88,6 +88,7 @@ def test_memorisation_and_privacy_are_harmonic_means() -> None:
     assert measures.memorisation(0.5, 0.5, 0.5, 0.5) == pytest.approx(0.5)
     assert measures.memorisation(0.0, 0.5, 0.0, 0.5) == pytest.approx(4 / 6)
     assert measures.privacy([0.9, 0.4], [0.5, 0.4]) == pytest.approx(2 / (1 / 0.6 + 1))
+    assert measures.privacy([0.4], [0.5]) == pytest.approx(0.9)  # less told apart than by the retrained model
 
 
 def test_distance_to_retrain() -> None:

@@ -128,6 +128,7 @@ def test_auxiliaries_of_ones_own_are_used_as_they_are(tmp_path: Path) -> None:
     [
         ({"forget": ()}, "nothing to forget"),
         ({"retain": ()}, "nothing to keep"),
+        ({"background": (row(5, 6, 7),)}, "1 rows are to be forgotten and to be kept at once"),
         ({"retain": (*INPUTS.retain, row(5, 6, 7))}, "1 rows are to be forgotten and to be kept at once"),
         ({"forget": (row(*range(3, 12)),)}, "exceeds max_length=8"),
         ({"small_base": None}, "no small model"),

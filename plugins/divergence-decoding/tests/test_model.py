@@ -86,6 +86,15 @@ def test_caches_change_nothing(name: str, how: dict[str, Any]) -> None:
         torch.testing.assert_close(one, two, atol=1e-4, rtol=1e-4)
 
 
+def test_rows_of_equal_ids_and_other_masks_keep_their_own_caches() -> None:
+    model = build("llama", Fusion(1.3))
+    ids, mask = torch.tensor([[0, 5, 9], [0, 5, 9]]), torch.tensor([[0, 1, 1], [1, 1, 1]])
+    options = GREEDY | {"num_beams": 3, "output_scores": True, "return_dict_in_generate": True}
+    with_cache, without = (model.generate(ids, mask, use_cache=cached, **options) for cached in (True, False))
+    for one, two in zip(with_cache.scores, without.scores, strict=True):
+        torch.testing.assert_close(one, two, atol=1e-4, rtol=1e-4)
+
+
 def test_a_step_costs_one_token_of_each_auxiliary() -> None:
     model = build("llama", Fusion(1.0))
     fed = []
@@ -238,6 +247,14 @@ def test_padded_embeddings_are_cut_to_the_tokenizers_length() -> None:
     assert torch.equal(logits[..., V:], big(ids).logits[..., V:])
     out = model.generate(ids, **GREEDY)
     assert out.shape == (1, 13)
+
+
+def test_rows_that_every_embedding_pads_are_no_tokens() -> None:
+    big, one, two = llama(0, vocab=V + 9), llama(1, vocab=V + 3), llama(2, vocab=V + 5)
+    model = DivergenceModel(big, one, two, Fusion(1.3), tokenizers=[Vocabulary(*WORDS)])
+    assert model.vocabulary == V
+    ids = torch.tensor([PROMPTS[0]])
+    assert torch.equal(model(ids).logits[..., V:], big(ids).logits[..., V:])
 
 
 def test_vocabularies_that_do_not_fit_are_refused() -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import functools
 import inspect
+import warnings
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakSet
 
 import torch
 from icml26.errors import InputError
@@ -53,6 +55,9 @@ def call(
     Logits are those of the last ``keep`` positions, all for 0.
     """
     known = _known(type(model).forward)
+    _check_length(model, ids, mask)
+    if mask is not None and cache is not None and "position_ids" not in known and getattr(model, "_is_stateful", False):
+        mask = mask[:, -ids.shape[1] :]  # state-space models multiply what they are fed by it
     options: dict[str, Any] = {"input_ids": ids, "attention_mask": mask}
     if "position_ids" in known and (position_ids is not None or mask is not None):
         options["position_ids"] = positions(mask)[:, -ids.shape[1] :] if position_ids is None else position_ids
@@ -73,10 +78,44 @@ def cache_of(output: Any) -> Any:
     return output.get("cache") if "cache" in output.keys() else output.get("past_key_values")  # noqa: SIM118
 
 
-def refuse_nan(logits: torch.Tensor, whose: str, mask: torch.Tensor | None = None) -> None:
-    """InputError when a logit is NaN at a position that is not padding."""
-    wrong = torch.isnan(logits).any(-1)
+_LONG: WeakSet[Any] = WeakSet()
+
+
+def _check_length(model: Any, ids: torch.Tensor, mask: torch.Tensor | None) -> None:
+    """InputError when positions lie beyond a table of learnt ones; where they are computed, a warning, once a model."""
+    limit = getattr(getattr(model, "config", None), "max_position_embeddings", None)
+    total = ids.shape[1] if mask is None else mask.shape[1]
+    if not isinstance(limit, int) or not 0 < limit < total or model in _LONG:
+        return
+    longest = total if mask is None else int(mask.long().sum(1).max())
+    if longest <= limit:
+        return
+    told = f"{type(model).__name__} was made for {limit} tokens and is given {longest}"
+    if learnt_positions(model):
+        raise InputError(f"{told}: shorten prompts or max_new_tokens, or take models of a longer context.")
+    _LONG.add(model)
+    warnings.warn(f"{told}: what it says beyond that means little.", stacklevel=2)
+
+
+def learnt_positions(model: Any) -> bool:
+    """Whether positions are a table that ends (GPT-2, OPT), not computed (Llama)."""
+    limit = getattr(getattr(model, "config", None), "max_position_embeddings", None)
+    words = getattr(model, "get_input_embeddings", lambda: None)()
+    tables = (m for m in model.modules() if isinstance(m, torch.nn.Embedding) and m is not words)
+    # A table may have a few rows more, for padding.
+    return isinstance(limit, int) and any(limit <= table.num_embeddings <= limit + 4 for table in tables)
+
+
+def refuse_nan(logits: torch.Tensor, whose: str, mask: torch.Tensor | None = None, *, finite: bool = False) -> None:
+    """InputError when a logit is NaN or plus infinity, with ``finite`` also minus infinity, at a position that is not padding.
+
+    Minus infinity is how other logits processors forbid a token; of an auxiliary it would steer by NaN.
+    """
+    total = logits.sum(-1, dtype=torch.float32)  # one pass without a mask of (B, T, V): a sum keeps what is not finite
+    wrong = ~torch.isfinite(total) if finite else torch.isnan(total) | (total == torch.inf)
     if mask is not None:
         wrong &= mask[:, -logits.shape[1] :].bool()
     if bool(wrong.any()):
-        raise InputError(f"The {whose} gives NaN logits: its weights are damaged, or its dtype overflows.")
+        raise InputError(
+            f"The {whose} gives NaN{' or infinite' if finite else ''} logits: its weights are damaged, or its dtype overflows."
+        )

@@ -20,7 +20,8 @@ def checked_sequences(inputs: Inputs) -> tuple[list[Encoded], list[Encoded], lis
         raise InputError("There is nothing to forget: the forget rows are empty.")
     if not inputs.retain:
         raise InputError("There is nothing to keep: the retain rows are empty, and forgetting all needs no method.")
-    both = {_identity(row) for row in inputs.forget} & {_identity(row) for row in inputs.retain}
+    kept = {_identity(row) for row in (*inputs.retain, *inputs.background)}
+    both = {_identity(row) for row in inputs.forget} & kept
     if both:
         shown = str(next(iter(sorted(both, key=repr))))[:120]
         raise InputError(f"{len(both)} rows are to be forgotten and to be kept at once, among them {shown}.")

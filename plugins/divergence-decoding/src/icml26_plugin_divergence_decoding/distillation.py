@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
 from icml26.errors import InputError
+from icml26.fingerprints import fingerprint
 
 from icml26_plugin_divergence_decoding.calling import call
 from icml26_plugin_divergence_decoding.encoding import IGNORED, Batch, Encoded, collate
@@ -75,8 +76,24 @@ def distill(
             total = total + settings.retain_weight * _against(model, target, made, "retain", settings.temperature)
         return total
 
+    parts: tuple[Any, ...] = (
+        target,
+        teacher,
+        getattr(teacher, "settings", dict)(),
+        [list(map(tuple, retain)), asdict(settings)],
+    )
+    identity = None if training.checkpoints is None else fingerprint(parts)
     train(
-        student, forget, training, seed=seed, batch=batch, loss=loss, device=device, log=log, label="distillation-loss"
+        student,
+        forget,
+        training,
+        seed=seed,
+        batch=batch,
+        loss=loss,
+        device=device,
+        log=log,
+        label="distillation-loss",
+        identity=identity,
     )
     if all(torch.equal(a, b) for a, b in zip(student.parameters(), target.parameters(), strict=True)):
         raise InputError("Distillation changed no weight: raise lr or epochs.")

@@ -60,7 +60,8 @@ def encode_answer(question: str, answer: str, tokenizer: Any, form: Format) -> E
         ids.append(tokenizer.eos_token_id)
     if len(ids) > form.max_length:
         raise InputError(
-            f"The question {question!r} with its answer takes {len(ids)} tokens; max_length is {form.max_length}: raise it."
+            f"The question {question!r} with its answer takes {len(ids)} tokens; max_length is {form.max_length}: raise it, "
+            "or take the row out."
         )
     return Encoded(ids, len(prompt))
 

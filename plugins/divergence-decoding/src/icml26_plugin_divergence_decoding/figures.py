@@ -60,12 +60,18 @@ def tradeoff_figure(path: Path, curves: Mapping[str, Sequence[Point]], marks: Ma
         for p in points:
             axes.annotate(p.note, (p.forget, p.retain), (4, -10), textcoords="offset points", size=7, color="#444")
         line.set_zorder(2)
-    for (label, p), shape in zip(marks.items(), "s^DvP*X", strict=False):
-        axes.plot([p.forget], [p.retain], shape, ms=9, label=label, mec="white", zorder=3)
+    for at, ((label, p), shape) in enumerate(zip(marks.items(), "s^DvP*X", strict=False)):
+        # Smaller and smaller, so that none hides behind another in the same place.
+        axes.plot([p.forget], [p.retain], shape, ms=max(5, 13 - 3 * at), label=label, mec="white", zorder=3 + at)
     axes.set_xlabel(f"still known of what was to be forgotten ({judged})")
     axes.set_ylabel(f"still known of what was to be kept ({judged})")
-    axes.set_xlim(-0.03, 1.03)
-    axes.set_ylim(-0.03, 1.03)
+    # Shares span 0 to 1; probabilities of a token may all be small, and would lie in one corner.
+    largest = max(
+        (max(p.forget, p.retain) for points in (*curves.values(), marks.values()) for p in points), default=1.0
+    )
+    limit = 1.0 if not 0 < largest < 0.4 else 1.25 * largest
+    axes.set_xlim(-0.03 * limit, 1.03 * limit)
+    axes.set_ylim(-0.03 * limit, 1.03 * limit)
     axes.grid(alpha=0.25)
     axes.legend(loc="lower right", fontsize=8)
     axes.set_title("Forgetting against keeping; numbers are the strength alpha", fontsize=10)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from string import Formatter
 from typing import Any, Literal
 
 from icml26 import Dataset, Problem, RunContext
@@ -11,12 +12,15 @@ from icml26.dataset import DatasetConfig
 from icml26.errors import InputError
 from pydantic import Field
 
+from icml26_plugin_divergence_decoding.encoding import encode_all
+from icml26_plugin_divergence_decoding.loading import causal_model, refuse_other_tokenizer, tokenizer_of
 from icml26_plugin_divergence_decoding.row_files import (
     as_questions,
     find_file,
     read_hub,
     read_records,
     read_text,
+    text_of,
 )
 from icml26_plugin_divergence_decoding.task import QA, Format, Inputs, Knowledge, Truth
 
@@ -53,32 +57,34 @@ class ModelsConfig(DatasetConfig):
 
 def load_model(name: str, config: ModelsConfig, device: str) -> Any:
     """A causal language model in eval mode. Raises InputError when ``name`` is no folder and the hub was not asked for."""
-    from transformers import AutoModelForCausalLM
-
     _check_place(name, config)
-    try:
-        model = AutoModelForCausalLM.from_pretrained(
-            name, dtype=config.dtype, local_files_only=not config.hub, use_safetensors=True
-        )
-    except (OSError, ValueError) as error:
-        raise InputError(f"{name} holds no causal language model in transformers format: {error}") from error
-    return model.to(device).eval()
+    return causal_model(name, dtype=config.dtype, hub=config.hub).to(device)
 
 
 def load_tokenizer(name: str, config: ModelsConfig) -> Any:
     """The tokenizer that belongs to a model, padding on the left. Raises InputError when there is none."""
-    from transformers import AutoTokenizer
-
     _check_place(name, config)
-    try:
-        return AutoTokenizer.from_pretrained(name, local_files_only=not config.hub, padding_side="left")
-    except (OSError, ValueError) as error:
-        raise InputError(f"{name} holds no tokenizer: {error}") from error
+    return tokenizer_of(name, hub=config.hub)
 
 
 def _check_place(name: str, config: ModelsConfig) -> None:
     if not config.hub and not Path(name).is_dir():
         raise InputError(f"{name!r} is no folder; a model from the hub is loaded only with hub=true")
+
+
+def _check_prompt(prompt: str) -> None:
+    try:
+        asked = {name for _, name, _, _ in Formatter().parse(prompt) if name is not None}
+    except ValueError as error:
+        raise InputError(f"prompt={prompt!r}: {error}; double the braces that are meant as such") from None
+    if asked != {"question"}:
+        raise InputError(f"prompt={prompt!r} must contain {{question}}, and no other field")
+
+
+def _check_lengths(rows: list[QA], tokenizer: Any, form: Format) -> None:
+    """InputError before anything is trained when an answer that metrics ask about is too long."""
+    texts = [(row.question, text) for row in rows for text in (row.answer, row.paraphrased, *row.perturbed) if text]
+    encode_all([QA(*pair) for pair in dict.fromkeys(texts)], tokenizer, form)
 
 
 class TofuFiles(Dataset[Inputs, Truth]):
@@ -104,8 +110,7 @@ class TofuFiles(Dataset[Inputs, Truth]):
     def load(self, ctx: RunContext) -> Problem[Inputs, Truth]:
         """Read rows and models."""
         config = self.config
-        if "{question}" not in config.prompt:
-            raise InputError("prompt must contain {question}")
+        _check_prompt(config.prompt)
         rows = {name: self._rows(getattr(config, name)) for name in ("retain", "judged_retain", "holdout")}
         rows["forget"] = self._rows(config.forget, perturbed=self.wrong_answers_needed)
         others, world = (self._rows(name, perturbed=True) for name in (config.others, config.world))
@@ -113,6 +118,7 @@ class TofuFiles(Dataset[Inputs, Truth]):
         target, tokenizer, retrain, small = load_models(config, ctx.device)
         if config.chat and not getattr(tokenizer, "chat_template", None):
             raise InputError("the tokenizer has no chat template; set chat=false and say in prompt how to ask")
+        _check_lengths([*(row for found in rows.values() for row in found), *others, *world], tokenizer, form)
         inputs = Inputs(target, tokenizer, rows["forget"], rows["retain"], small_base=small, format=form)
         truth = Truth(
             target,
@@ -203,10 +209,7 @@ class MuseFiles(Dataset[Inputs, Truth]):
         if path.suffix == ".txt":
             return (read_text(path),)
         records = read_records(path)[: self.config.max_rows]
-        missing = next((i for i, record in enumerate(records, 1) if not isinstance(record.get("text"), str)), None)
-        if missing:
-            raise InputError(f"{path}, record {missing}: the field text is missing")
-        return tuple(record["text"] for record in records)
+        return tuple(text_of(record, "text", f"{path}, record {number}") for number, record in enumerate(records, 1))
 
     def _verbatim(self) -> tuple[QA, ...]:
         name = self.config.verbatim
@@ -236,6 +239,10 @@ def load_models(config: ModelsConfig, device: str) -> tuple[Any, Any, Any, Any]:
     """Target, its tokenizer, retrained reference or None, small base or None."""
     target = load_model(config.target, config, device)
     tokenizer = load_tokenizer(config.target, config)
+    for name in (config.retrain, config.small_base):
+        if name is not None:
+            _check_place(name, config)
+            refuse_other_tokenizer(name, tokenizer, hub=config.hub)
     retrain, small = (
         None if name is None else load_model(name, config, device) for name in (config.retrain, config.small_base)
     )

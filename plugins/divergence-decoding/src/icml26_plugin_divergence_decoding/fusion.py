@@ -7,14 +7,16 @@ what is to be forgotten, ``retain`` l_q of the one that did not. Arithmetic is f
 from __future__ import annotations
 
 import math
+import numbers
 import warnings
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from icml26.errors import InputError
 
 RankMode = Literal["hard", "overwrite", "clamp"]
+_LARGEST = 1e6  # far beyond use; float32 logits times much more would overflow
 
 
 @dataclass(frozen=True)
@@ -37,12 +39,21 @@ class Fusion:
     temperature: float = 1.0
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.alpha) and self.alpha >= 0):
-            raise InputError(f"alpha={self.alpha} must be a finite number of at least 0; 0 leaves the target as it is.")
-        if self.rank_k < 0:
-            raise InputError(f"rank_k={self.rank_k} must be at least 0; 0 leaves the target as it is.")
-        if not (math.isfinite(self.temperature) and self.temperature > 0):
-            raise InputError(f"temperature={self.temperature} must be a finite number above 0.")
+        if not (_is_number(self.alpha) and 0 <= self.alpha <= _LARGEST):
+            raise InputError(
+                f"alpha={self.alpha!r} must be a number from 0 to {_LARGEST:g}; 0 leaves the target as it is."
+            )
+        if not (_is_whole(self.rank_k) and self.rank_k >= 0):
+            raise InputError(f"rank_k={self.rank_k!r} must be a whole number from 0 up; 0 leaves the target as it is.")
+        if not isinstance(self.pinned, (tuple, list)) or not all(map(_is_whole, self.pinned)):
+            raise InputError(f"pinned={self.pinned!r} must be a tuple of token ids.")
+        object.__setattr__(self, "pinned", tuple(map(int, self.pinned)))
+        if not (_is_number(self.temperature) and self.temperature > 0):
+            raise InputError(f"temperature={self.temperature!r} must be a finite number above 0.")
+        if self.temperature != 1 and not self.pinned:
+            raise InputError(
+                f"temperature={self.temperature} is that of tokens that are not pinned, and none are: use generate's own."
+            )
         if self.rank_soft not in ("overwrite", "clamp"):
             raise InputError(f"rank_soft={self.rank_soft!r} must be 'overwrite' or 'clamp'.")
         if self.rank_k == 1:
@@ -59,7 +70,7 @@ class Fusion:
     @property
     def idle(self) -> bool:
         """Whether the target's logits stay as they are, so that auxiliaries need not run."""
-        return self.alpha == 0 and self.rank_k == 0
+        return self.alpha == 0 and self.rank_k == 0 and self.temperature == 1
 
     def check_vocabulary(self, size: int) -> None:
         """InputError when k or a pinned id does not fit a vocabulary of ``size`` tokens."""
@@ -86,7 +97,8 @@ def fuse(
 
     The auxiliaries may cover only the first n <= V tokens: the rest is padding of the target's embedding and keeps its
     logit. ``mode`` says what the rank form does to the tokens it suppresses; ``candidates`` (n,) bool limits which
-    these may be. ``centre``: the auxiliaries give logits, in which a constant of a position means nothing; false for
+    these may be. Where other processors forbid all but tokens that the hard form would suppress, it suppresses none there.
+    ``centre``: the auxiliaries give logits, in which a constant of a position means nothing; false for
     scores of n-gram models.
     """
     if fusion.idle:
@@ -96,6 +108,9 @@ def fuse(
     if fusion.rank_k:
         chosen = divergent(forget, retain, fusion.rank_k, candidates=candidates, strict=fusion.strict_k, centre=centre)
         suppress(fused, chosen, fusion.rank_k, mode)
+        emptied = fused.amax(-1) == -math.inf
+        if bool(emptied.any()):
+            fused[emptied] = linear(target[emptied], forget[emptied], retain[emptied], fusion.alpha)
     if fusion.pinned:
         return pin(fused, target, fusion.pinned, fusion.temperature)
     return fused
@@ -179,4 +194,13 @@ def pin(fused: torch.Tensor, target: torch.Tensor, pinned: tuple[int, ...], temp
     original = torch.log_softmax(target.float(), dim=-1)
     rest = original.masked_fill(kept, -math.inf).logsumexp(-1, keepdim=True)
     content = torch.log_softmax((fused / temperature).masked_fill(kept, -math.inf), dim=-1) + rest
+    content.masked_fill_(fused == -math.inf, -math.inf)  # NaN where nothing but pinned tokens is left
     return torch.where(kept, original, content)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, numbers.Real) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool)

@@ -28,6 +28,7 @@ from icml26_plugin_divergence_decoding.configs import (
 )
 from icml26_plugin_divergence_decoding.distillation import distill
 from icml26_plugin_divergence_decoding.encoding import candidate_ids, pad_id
+from icml26_plugin_divergence_decoding.loading import causal_model, refuse_other_tokenizer
 from icml26_plugin_divergence_decoding.model import DivergenceModel
 from icml26_plugin_divergence_decoding.task import Inputs, Output, Truth
 from icml26_plugin_divergence_decoding.vocabulary import vocabulary_size
@@ -97,7 +98,8 @@ class DivergenceDecoding(SteeredMethod):
         """Load the user's auxiliaries, or train two from the small base."""
         config: DivergenceConfig = self.config
         if config.forget_auxiliary is not None and config.retain_auxiliary is not None:
-            return Auxiliaries(*(_own(path, ctx.device) for path in (config.forget_auxiliary, config.retain_auxiliary)))
+            folders = (config.forget_auxiliary, config.retain_auxiliary)
+            return Auxiliaries(*(_own(folder, ctx.device, inputs.tokenizer) for folder in folders))
         base = inputs.small_base
         if base is None:
             raise InputError(
@@ -175,10 +177,8 @@ class DivergenceDistilled(DivergenceDecoding):
         return Output(student, info)
 
 
-def _own(path: Path, device: str) -> Any:
-    from transformers import AutoModelForCausalLM
-
+def _own(path: Path, device: str, tokenizer: Any) -> Any:
     if not (path / "config.json").is_file():
         raise InputError(f"{path} holds no model in transformers format (config.json and safetensors).")
-    model = AutoModelForCausalLM.from_pretrained(path, dtype="auto", local_files_only=True, use_safetensors=True)
-    return model.to(device).eval()
+    refuse_other_tokenizer(path, tokenizer)
+    return causal_model(path).to(device)

@@ -61,6 +61,7 @@ class NGramModel(nn.Module):
 
     def scores(self, before: torch.Tensor, last: torch.Tensor) -> torch.Tensor:
         """S (N, V) float32 of what follows tokens ``before``, ``last`` (N,); -1 stands for no token."""
+        before, last = (ids.long().masked_fill(ids >= self.vocab_size, UNKNOWN) for ids in (before, last))
         rows = self.backoff**2 * self.unigrams.expand(len(last), -1)
         rows = rows.clone()
         pair = torch.where((before >= 0) & (last >= 0), before * self.vocab_size + last, UNKNOWN)
@@ -102,6 +103,37 @@ class NGramModel(nn.Module):
             before, last = before[:, -logits_to_keep:], last[:, -logits_to_keep:]
         scores = self.scores(before.reshape(-1), last.reshape(-1)).view(*last.shape, self.vocab_size)
         return LMOutput(logits=scores, cache=NGramCache(ids[:, -1]) if use_cache else None)
+
+
+def check_tables(vocab_size: Any, tables: dict[str, torch.Tensor]) -> None:
+    """InputError unless stored tables are whole and fit each other and the vocabulary."""
+    parts = ("keys", "starts", "tokens", "shares")
+    names = {"unigrams"} | {f"{kind}_{part}" for kind in ("bigram", "trigram") for part in parts}
+    fits = isinstance(vocab_size, int) and tables.keys() == names and tables["unigrams"].shape == (vocab_size,)
+    for kind in ("bigram", "trigram"):
+        if not fits:
+            break
+        keys, starts, tokens, shares = (tables[f"{kind}_{part}"] for part in parts)
+        fits = (
+            all(part.ndim == 1 for part in (keys, starts, tokens, shares))
+            and len(starts) == len(keys) + 1
+            and len(tokens) == len(shares) == int(starts[-1])
+            and int(starts[0]) == 0
+            and bool((starts.diff() > 0).all() and (keys.diff() > 0).all())
+            and bool(((tokens >= 0) & (tokens < vocab_size)).all())
+        )
+    if not fits:
+        raise InputError("The tables of the n-gram model are damaged.")
+
+
+def scores_are_logits(forget: Any, retain: Any) -> bool:
+    """Whether the auxiliaries give logits; False when both are n-gram models. InputError when one is and one is not."""
+    counted = [isinstance(model, NGramModel) for model in (forget, retain)]
+    if counted[0] != counted[1]:
+        raise InputError(
+            "One auxiliary is an n-gram model and the other is not: probabilities and logits do not subtract."
+        )
+    return not counted[0]
 
 
 def _table(rows: np.ndarray) -> dict[str, torch.Tensor]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import torch
@@ -10,7 +11,7 @@ from transformers import LogitsProcessor
 
 from icml26_plugin_divergence_decoding.calling import cache_of, call, refuse_nan
 from icml26_plugin_divergence_decoding.fusion import Fusion, fuse
-from icml26_plugin_divergence_decoding.ngram import NGramModel
+from icml26_plugin_divergence_decoding.ngram import NGramModel, scores_are_logits
 from icml26_plugin_divergence_decoding.vocabulary import vocabulary_size
 
 
@@ -37,8 +38,11 @@ class DivergenceLogitsProcessor(LogitsProcessor):
         fusion.check_vocabulary(vocabulary or min(vocabulary_size(forget), vocabulary_size(retain)))
         self.auxiliaries = {"forget auxiliary": forget, "retain auxiliary": retain}
         self.fusion, self.candidates, self.vocabulary = fusion, candidates, vocabulary
-        self.centre = not isinstance(forget, NGramModel)
+        self.centre = scores_are_logits(forget, retain)
         self.prompt_mask, self.use_cache = attention_mask, use_cache
+        for name, model in self.auxiliaries.items():
+            if getattr(model, "training", False) and not isinstance(model, NGramModel):
+                warnings.warn(f"The {name} is in training mode: its dropout is noise, call its eval().", stacklevel=2)
         self.reset()
 
     def reset(self) -> None:
@@ -57,13 +61,19 @@ class DivergenceLogitsProcessor(LogitsProcessor):
         new = self._follow(input_ids.masked_fill(mask == 0, -1))
         fed = input_ids[:, -new:]
         logits = {}
-        for name, model in self.auxiliaries.items():
-            output = call(model, fed, mask, cache=self._caches.get(name), use_cache=self.use_cache, keep=1)
-            if self.use_cache:
-                self._caches[name] = cache_of(output)
-            logits[name] = output.logits[:, -1, : self.vocabulary]
-            refuse_nan(logits[name], name)
-        refuse_nan(scores, "target")
+        try:
+            for name, model in self.auxiliaries.items():
+                output = call(model, fed, mask, cache=self._caches.get(name), use_cache=self.use_cache, keep=1)
+                if self.use_cache:
+                    self._caches[name] = cache_of(output)
+                logits[name] = output.logits[:, -1, : self.vocabulary]
+                refuse_nan(logits[name], name, finite=True)
+            refuse_nan(scores, "target")
+        except BaseException:
+            self.reset()  # one cache may have grown and the other not
+            raise
+        if self.use_cache and any(cache is None for cache in self._caches.values()):
+            self.use_cache, self._caches = False, {}  # a model that gives none must be shown everything each time
         fused = fuse(
             scores,
             logits["forget auxiliary"],
@@ -73,7 +83,10 @@ class DivergenceLogitsProcessor(LogitsProcessor):
             candidates=self.candidates,
             centre=self.centre,
         )
-        return torch.log_softmax(fused, dim=-1)
+        steered = torch.log_softmax(fused, dim=-1)
+        if bool(torch.isnan(steered.amax(-1)).any()):
+            raise InputError("Other logits processors forbid every token of a row: there is nothing left to generate.")
+        return steered
 
     def _mask(self, ids: torch.Tensor) -> torch.Tensor:
         """The mask (R, T) of all tokens so far."""
@@ -87,13 +100,21 @@ class DivergenceLogitsProcessor(LogitsProcessor):
                 f"The attention mask {tuple(prompt.shape)} is not that of these prompts {tuple(ids.shape)}: "
                 "make one processor for each batch of prompts."
             )
+        groups = ids[:, : prompt.shape[1]].view(len(prompt), -1, prompt.shape[1])
+        if not self._caches and not torch.equal(groups, groups[:, :1].expand_as(groups)):
+            raise InputError(
+                f"The attention mask has {len(prompt)} rows for {rows} different prompts: give it one row a prompt."
+            )
         repeated = prompt.to(ids.device).long().repeat_interleave(rows // len(prompt), dim=0)
         return torch.cat([repeated, repeated.new_ones(rows, length - prompt.shape[1])], dim=1)
 
     def _refuse_padding(self, ids: torch.Tensor) -> None:
-        pad = next((getattr(getattr(m, "config", None), "pad_token_id", None) for m in self.auxiliaries.values()), None)
+        config = getattr(self.auxiliaries["forget auxiliary"], "config", None)
+        pad = getattr(config, "pad_token_id", None)
         begins = ids[:, 0] == pad if isinstance(pad, int) else torch.zeros(1, dtype=torch.bool)
-        if bool(begins.any()) and not bool(begins.all()):
+        # Some models begin every prompt with the token that they pad with.
+        ordinary = pad in (getattr(config, "bos_token_id", None), getattr(config, "eos_token_id", None))
+        if bool(begins.any()) and not (ordinary and bool(begins.all())):
             raise InputError("Some prompts begin with padding: pass their attention_mask to DivergenceLogitsProcessor.")
 
     def _follow(self, ids: torch.Tensor) -> int:
@@ -106,7 +127,8 @@ class DivergenceLogitsProcessor(LogitsProcessor):
             return ids.shape[1]
         seen = ids[:, : past.shape[1]]
         if not torch.equal(seen, past):
-            same = (seen[:, None, :] == past[None, :, :]).all(-1)
+            _, which = torch.unique(torch.cat([seen, past]), dim=0, return_inverse=True)  # (R, R, T) would not fit
+            same = which[: len(seen), None] == which[None, len(seen) :]
             if not bool(same.any(1).all()):
                 self._caches = {}
                 return ids.shape[1]

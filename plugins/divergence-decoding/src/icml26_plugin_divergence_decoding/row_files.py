@@ -29,13 +29,10 @@ def find_file(folder: Path, name: str, suffixes: Sequence[str] = SUFFIXES) -> Pa
 def read_records(path: Path) -> list[dict[str, Any]]:
     """The objects of a file of JSON lines, or of one JSON list. Raises InputError naming file and line."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path} cannot be read as UTF-8 text: {error}") from error
-    try:
-        whole = json.loads(text) if text.lstrip().startswith("[") else None
-    except json.JSONDecodeError as error:
-        raise InputError(f"{path}:{error.lineno}: {error.msg}") from error
+    whole = _parsed(path, text, 1) if text.lstrip().startswith("[") else None
     records = list(_lines(path, text)) if whole is None else list(enumerate(whole, start=1))
     for number, record in records:
         if not isinstance(record, dict):
@@ -46,12 +43,18 @@ def read_records(path: Path) -> list[dict[str, Any]]:
 
 
 def _lines(path: Path, text: str) -> Iterator[tuple[int, Any]]:
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, line in enumerate(text.split("\n"), start=1):  # not splitlines: strings may hold other line separators
         if line.strip():
-            try:
-                yield number, json.loads(line)
-            except json.JSONDecodeError as error:
-                raise InputError(f"{path}:{number}: {error.msg}") from error
+            yield number, _parsed(path, line, number)
+
+
+def _parsed(path: Path, text: str, first: int) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise InputError(f"{path}:{first + error.lineno - 1}: {error.msg}") from error
+    except (ValueError, RecursionError) as error:  # a number of thousands of digits, brackets without end
+        raise InputError(f"{path}:{first}: {error}") from error
 
 
 def as_questions(records: Sequence[dict[str, Any]], where: str, *, perturbed: bool = False) -> tuple[QA, ...]:
@@ -62,8 +65,8 @@ def as_questions(records: Sequence[dict[str, Any]], where: str, *, perturbed: bo
     rows = []
     for number, record in enumerate(records, start=1):
         place = f"{where}, record {number}"
-        question, answer = (_text(record, name, place) for name in ("question", "answer"))
-        paraphrased = _text(record, "paraphrased_answer", place) if record.get("paraphrased_answer") else None
+        question, answer = (text_of(record, name, place) for name in ("question", "answer"))
+        paraphrased = text_of(record, "paraphrased_answer", place) if record.get("paraphrased_answer") else None
         wrong = record.get("perturbed_answer") or []
         wrong = [wrong] if isinstance(wrong, str) else wrong
         if not isinstance(wrong, list) or not all(isinstance(item, str) and item.strip() for item in wrong):
@@ -74,19 +77,22 @@ def as_questions(records: Sequence[dict[str, Any]], where: str, *, perturbed: bo
     return tuple(rows)
 
 
-def _text(record: dict[str, Any], name: str, place: str) -> str:
+def text_of(record: dict[str, Any], name: str, place: str) -> str:
+    """A field that must be a text with something in it. Raises InputError naming ``place``."""
     value = record.get(name)
     if value is None:
         raise InputError(f"{place}: the field {name} is missing; there are {', '.join(map(str, record)) or 'none'}")
     if not isinstance(value, str) or not value.strip():
         raise InputError(f"{place}: {name} must be a text that is not empty")
+    if any("\ud800" <= letter <= "\udfff" for letter in value):
+        raise InputError(f"{place}: {name} holds half of a character (an unpaired surrogate), which is no text")
     return value
 
 
 def read_text(path: Path) -> str:
     """A UTF-8 text that is not empty. Raises InputError."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path} cannot be read as UTF-8 text: {error}") from error
     if not text.strip():

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import torch
 from icml26.errors import InputError
 
+from icml26_plugin_divergence_decoding.loading import causal_model, without_progress_bars
 from icml26_plugin_divergence_decoding.task import Output
 
 MODEL, INFO, TENSORS = "model.json", "info.json", "tables.safetensors"
@@ -34,9 +32,12 @@ def load_output(folder: Path) -> Output:
     folder = Path(folder)
     model = load_model(folder / "model")
     try:
-        return Output(model, json.loads((folder / INFO).read_text(encoding="utf-8")))
-    except (OSError, ValueError) as error:
+        info = json.loads((folder / INFO).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{folder} holds no complete output of this task: {error}") from None
+    if not isinstance(info, dict):
+        raise InputError(f"{folder} holds no complete output of this task: {INFO} is no object.")
+    return Output(model, info)
 
 
 def save_model(model: Any, folder: Path) -> None:
@@ -54,7 +55,7 @@ def save_model(model: Any, folder: Path) -> None:
             (folder / name).mkdir()
             save_model(part, folder / name)
     elif callable(getattr(model, "save_pretrained", None)):
-        with _without_progress_bars():
+        with without_progress_bars():
             model.save_pretrained(folder)
         described = {"kind": "transformers"}
     else:
@@ -70,28 +71,25 @@ def load_model(folder: Path) -> Any:
     try:
         described = json.loads((folder / MODEL).read_text(encoding="utf-8"))
         return _built(described, folder)
-    except InputError:
-        raise
-    except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
+    except InputError as error:
+        if str(folder) in str(error):
+            raise
+        raise InputError(f"{folder} holds no complete model: {error}") from None
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError, SafetensorError) as error:
         raise InputError(f"{folder} holds no complete model: {type(error).__name__}: {error}") from None
 
 
 def _built(described: dict[str, Any], folder: Path) -> Any:
     kind = described["kind"]
     if kind == "transformers":
-        from transformers import AutoModelForCausalLM
-
-        with torch.random.fork_rng(devices=[]), _without_progress_bars():
-            model = AutoModelForCausalLM.from_pretrained(
-                folder, dtype="auto", local_files_only=True, use_safetensors=True
-            )
-        return model.eval()
+        return causal_model(folder)
     if kind == "ngram":
         from safetensors.torch import load_file
 
-        from icml26_plugin_divergence_decoding.ngram import NGramModel
+        from icml26_plugin_divergence_decoding.ngram import NGramModel, check_tables
 
         tables = load_file(str(folder / TENSORS))
+        check_tables(described["vocab_size"], tables)
         return NGramModel(described["vocab_size"], tables, described["backoff"]).eval()
     module, _, name = _COMPOSED[kind].partition(":")
     cls = getattr(importlib.import_module(module), name)
@@ -101,19 +99,6 @@ def _built(described: dict[str, Any], folder: Path) -> Any:
         if part in described["parts"]
     }
     return cls.from_parts(parts, described["settings"])
-
-
-@contextlib.contextmanager
-def _without_progress_bars() -> Iterator[None]:
-    from transformers.utils import logging
-
-    shown = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        if shown:
-            logging.enable_progress_bar()
 
 
 def _kind(model: Any) -> str:

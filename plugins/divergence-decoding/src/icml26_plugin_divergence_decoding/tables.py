@@ -16,6 +16,7 @@ _STYLE = """
 body{font:15px/1.45 system-ui,sans-serif;margin:2rem auto;max-width:72rem;padding:0 1rem}
 table{border-collapse:collapse;width:100%;margin:.5rem 0 2rem}
 th,td{border-bottom:1px solid #8884;padding:.35rem .6rem;text-align:left;vertical-align:top}
+td{overflow-wrap:anywhere;min-width:5rem}
 th{font-weight:600}
 .known{background:#3b82f638}
 small{opacity:.75}

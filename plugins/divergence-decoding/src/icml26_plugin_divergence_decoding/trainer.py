@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import json
 import os
 import random
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from icml26.errors import InputError
+from icml26.fingerprints import fingerprint
 
 from icml26_plugin_divergence_decoding.encoding import Encoded, collate
+from icml26_plugin_divergence_decoding.loading import without_progress_bars
 
 Loss = Callable[[Any, dict[str, torch.Tensor]], torch.Tensor]
 Log = Callable[[str, float, int | None], None]
@@ -25,8 +29,8 @@ Log = Callable[[str, float, int | None], None]
 class Training:
     """How the Trainer trains: AdamW from ``lr`` down to 0 in a cosine, after ``warmup`` (share of the steps) of rising.
 
-    ``max_steps`` 0 means ``epochs`` decide. ``bf16``: mixed precision. ``checkpoints``: folder that each epoch is
-    written to, and that a stopped run is resumed from.
+    ``max_steps`` 0 means ``epochs`` decide. ``bf16``: mixed precision. ``checkpoints``: folder in which each training has
+    one of its own, by all that decides it: each epoch is written to it, and a stopped run resumed from it.
     """
 
     lr: float = 5e-5
@@ -68,14 +72,19 @@ def train(
     device: str = "cpu",
     log: Log | None = None,
     label: str = "loss",
+    identity: Any = None,
 ) -> None:
     """Train ``model`` in place on ``rows``, which ``batch`` puts together; it is left in evaluation mode.
 
-    ``loss`` of (model, batch) replaces the model's own next-token loss. The order of rows comes from ``seed``. Raises
-    InputError when there is no row, or the weights end up not finite.
+    ``loss`` of (model, batch) replaces the model's own next-token loss; ``identity`` is what decides it beyond model, rows
+    and recipe. The order of rows comes from ``seed``. Raises InputError when there is no row, the folder of checkpoints
+    cannot be written, or the weights end up not finite.
     """
     if not rows:
         raise InputError("There is nothing to train on: no rows were given.")
+    if training.checkpoints is not None:
+        folder = _own_folder(training, model, rows, (seed, device, label, identity))
+        training = replace(training, checkpoints=folder)
     with global_state_restored():  # round the first import as well: libraries of the Trainer draw while they load
         _train(model, rows, training, seed, batch, loss, device, log, label)
     model.eval()
@@ -137,7 +146,8 @@ def _train(
         )
         trainer = OwnLoss(model, arguments, data_collator=batch, train_dataset=list(rows), callbacks=[Curve()])
         trainer.remove_callback(PrinterCallback)
-        trainer.train(resume_from_checkpoint=_last(training.checkpoints))
+        with without_progress_bars():
+            trainer.train(resume_from_checkpoint=_last(training.checkpoints))
 
 
 def fine_tune(
@@ -167,9 +177,30 @@ def _steps(rows: int, training: Training) -> int:
     return max(1, -(-rows // (training.batch_size * training.accumulation)) * training.epochs)
 
 
-def _last(folder: Path | None) -> str | None:
-    if folder is None or not folder.is_dir():
-        return None
-    from transformers.trainer_utils import get_last_checkpoint
+def _own_folder(training: Training, model: Any, rows: Sequence[Any], others: Any) -> Path:
+    """A folder of this training alone: another recipe, seed or data set must not go on from its checkpoints."""
+    assert training.checkpoints is not None
+    plain = [[tuple(s) for s in row] if isinstance(row, list) else tuple(row) for row in rows]
+    key = fingerprint((model, plain, asdict(replace(training, checkpoints=None)), others))
+    folder = training.checkpoints / hashlib.sha256(key.encode()).hexdigest()[:16]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"checkpoints={training.checkpoints} cannot be written: {error}") from error
+    return folder
 
-    return get_last_checkpoint(str(folder))
+
+def _last(folder: Path | None) -> str | None:
+    """The last checkpoint that was written to its end: the Trainer's state is what it writes last."""
+    if folder is None:
+        return None
+    found = [(int(path.name.rpartition("-")[2]), path) for path in folder.glob("checkpoint-[0-9]*") if _complete(path)]
+    return str(max(found)[1]) if found else None
+
+
+def _complete(checkpoint: Path) -> bool:
+    try:
+        state = json.loads((checkpoint / "trainer_state.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(state, dict) and f"checkpoint-{state.get('global_step')}" == checkpoint.name

@@ -11,8 +11,10 @@ from torch import nn
 from transformers import LogitsProcessor, LogitsProcessorList
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
-from icml26_plugin_divergence_decoding.calling import call
+from icml26_plugin_divergence_decoding.calling import cache_of, call, refuse_nan
 from icml26_plugin_divergence_decoding.finetune import next_token_loss
+from icml26_plugin_divergence_decoding.prompts import check_ids, check_left_padded
+from icml26_plugin_divergence_decoding.vocabulary import vocabulary_size
 
 
 @dataclass(frozen=True)
@@ -64,9 +66,15 @@ class OffsetModel(nn.Module):
         attention_mask: torch.Tensor | None = None,
         position_ids: torch.Tensor | None = None,
         labels: torch.Tensor | None = None,
-        **_: Any,
+        **others: Any,
     ) -> CausalLMOutputWithPast:
-        """Adjusted logits (B, T, V) at every position; ``labels`` (B, T), -100 where not counted, give the loss."""
+        """Adjusted logits (B, T, V) at every position; ``labels`` (B, T), -100 where not counted, give the loss.
+
+        Raises InputError for ids and masks that do not fit, embeddings, and pasts, which this model does not keep.
+        """
+        if any(others.get(name) is not None for name in ("inputs_embeds", "past_key_values", "cache")):
+            raise InputError("This model reads whole sequences of ids: neither embeddings nor pasts.")
+        check_ids(input_ids, attention_mask, vocabulary_size(self.target))
         both = [
             call(model, input_ids, attention_mask, position_ids=position_ids).logits
             for model in (self.target, self.auxiliary)
@@ -77,9 +85,13 @@ class OffsetModel(nn.Module):
     @torch.no_grad()
     def generate(self, input_ids: torch.Tensor, attention_mask: torch.Tensor | None = None, **options: Any) -> Any:
         """What the target's ``generate`` gives with the auxiliary beside it; batches are left-padded."""
+        check_ids(
+            None if options.get("inputs_embeds") is not None else input_ids,
+            attention_mask,
+            vocabulary_size(self.target),
+        )
         mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
-        if bool((mask[:, -1] == 0).any()):
-            raise InputError("A prompt is padded on the right: generation continues at its end, so pad on the left.")
+        check_left_padded(mask)
         others = options.pop("logits_processor", None) or []
         processors = LogitsProcessorList([OffsetProcessor(self.auxiliary, self.offset, mask), *others])
         return self.target.generate(input_ids=input_ids, attention_mask=mask, logits_processor=processors, **options)
@@ -112,8 +124,10 @@ class OffsetProcessor(LogitsProcessor):
         prompt = self.mask.repeat_interleave(rows // len(self.mask), 0)
         mask = torch.cat([prompt, prompt.new_ones(rows, length - prompt.shape[1])], 1)
         past = self._past
-        grown = past is not None and length > past.shape[1] and torch.equal(input_ids[:, : past.shape[1]], past)
+        longer = self._cache is not None and past is not None and length > past.shape[1]
+        grown = longer and past is not None and torch.equal(input_ids[:, : past.shape[1]], past)
         fed = input_ids[:, past.shape[1] :] if grown and past is not None else input_ids
         output = call(self.auxiliary, fed, mask, cache=self._cache if grown else None, use_cache=True, keep=1)
-        self._past, self._cache = input_ids, output.past_key_values
+        self._past, self._cache = input_ids, cache_of(output)
+        refuse_nan(output.logits[:, -1], "auxiliary", finite=True)
         return torch.log_softmax(self.offset(scores, output.logits[:, -1]), -1)
