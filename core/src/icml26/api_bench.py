@@ -66,7 +66,7 @@ def bench(
 
     Raises UsageError for wrong names and configs, NotApplicable pairs are rows with a reason. A run that fails is a record.
     """
-    settings = _settings(jobs, device, threads, timeout, memory, smoke, save)
+    settings = settings_of(jobs, device, threads, timeout, memory, smoke, save)
     planner = Planner(catalog or load_catalog(), settings)
     grid = Grid(
         choices(methods, "methods", profiles=True),
@@ -76,7 +76,7 @@ def bench(
         task,
     )
     experiment = plan_experiment(planner, grid, metric_config=metric_config, figures=figures)
-    with _opened(executor, jobs, output, store) as (records, runner, runs):
+    with opened(executor, jobs, output, store) as (records, runner, runs):
         return run_experiment(
             experiment, planner, runner, records, runs_folder=runs, fresh=fresh, stale=stale, on_event=on_event
         )
@@ -103,11 +103,11 @@ def reproduce(
     catalog: Catalog | None = None,
 ) -> Reproduction:
     """Run a recipe (``"plugin"``, ``"plugin/recipe"`` or a file) and judge its claims; options as for ``bench``."""
-    settings = _settings(jobs, device, threads, timeout, memory, smoke, save)
+    settings = settings_of(jobs, device, threads, timeout, memory, smoke, save)
     planner = Planner(catalog or load_catalog(), settings)
     recipe = find_recipe(planner.catalog, name)
     chosen = None if seeds is None else check_seeds(seeds, "seeds")
-    with _opened(executor, jobs, output, store) as (records, runner, runs):
+    with opened(executor, jobs, output, store) as (records, runner, runs):
         return run_recipe(
             planner,
             recipe,
@@ -123,7 +123,7 @@ def reproduce(
         )
 
 
-def _settings(
+def settings_of(
     jobs: int,
     device: str,
     threads: int | None,
@@ -132,6 +132,7 @@ def _settings(
     smoke: bool,
     save: bool,
 ) -> Settings:
+    """How runs are made; raises UsageError for less than one job."""
     if jobs < 1:
         raise UsageError(f"jobs = {jobs}: at least 1")
     return Settings(
@@ -146,9 +147,10 @@ def _settings(
 
 
 @contextmanager
-def _opened(
+def opened(
     executor: str, jobs: int, output: Path | str | None, store: Path | str | None
 ) -> Iterator[tuple[Store, Executor, Path]]:
+    """The store, the executor and the absolute folder of runs; closed again, whatever happens."""
     runs = (Path(output) if output is not None else runs_folder()).absolute()
     with Store.open(Path(store) if store is not None else store_file()) as records:
         runner = open_executor(executor, workers=jobs, folder=runs / ".jobs")

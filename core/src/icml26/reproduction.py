@@ -66,6 +66,18 @@ class Reproduction:
             "seconds": round(self.seconds, 3),
         }
 
+    def to_markdown(self) -> str:
+        """The tables as ``reproduce --markdown`` prints them: every row, then preconditions and claims with their verdicts."""
+        from icml26.markdown import bench_markdown, claims_markdown
+
+        held = sum(verdict.state == "holds" for verdict in self.claims)
+        parts = [f"**{self.file.title}** (`{self.recipe.qualified}`)", bench_markdown(self.bench)]
+        if self.preconditions:
+            parts.append(claims_markdown("precondition", self.preconditions))
+        if self.claims:
+            parts += [claims_markdown("claim", self.claims), f"{held} of {len(self.claims)} claims hold."]
+        return "\n\n".join(parts)
+
 
 def find_recipe(catalog: Catalog, name: str) -> Recipe:
     """``plugin`` (its first recipe), ``plugin/recipe``, or the path of a TOML file; raises UsageError with the nearest names."""
