@@ -23,6 +23,7 @@ from icml26.measurement import BenchResult, Stale, run_experiment
 from icml26.plan import Planner
 from icml26.recipes import RecipeFile, read_recipe
 from icml26.records import write_text_durably
+from icml26.smallfiles import read_text
 from icml26.store import Store
 
 SCHEMA = "icml26.reproduce/1"
@@ -159,7 +160,7 @@ def kept_reproductions(folder: Path | None = None) -> Iterator[Mapping[str, Any]
     folder = folder or reproductions_folder()
     for path in sorted(folder.glob("*.json")) if folder.is_dir() else ():
         try:
-            document = json.loads(path.read_text(encoding="utf-8"))
+            document = json.loads(read_text(path))
         except (OSError, ValueError):
             continue
         if isinstance(document, dict) and document.get("schema") == SCHEMA:
