@@ -129,7 +129,7 @@ def test_a_registry_whose_every_entry_is_refused_is_not_remembered(
     built_in: Path, served: tuple[Path, str], own_home: Path
 ) -> None:
     folder, url = served
-    bad = [entry(f"plugin-{number}", distribution="Not Valid!") for number in range(7)]
+    bad = [entry(f"plugin-{number}", "Not Valid!") for number in range(7)]
     (folder / "registry.toml").write_text(document(*bad))
     for place in (str(folder / "registry.toml"), f"{url}/registry.toml"):
         with pytest.raises(
