@@ -192,7 +192,7 @@ def test_nothing_private_stands_among_the_attributes():
     ("parameters", "error", "message"),
     [
         ({"epsilon": True}, ValueError, "epsilon must be positive and finite, got True"),
-        ({"epsilon": 1e300}, ValueError, "at most 1e\\+12"),
+        ({"epsilon": 1e300}, ValueError, "at most 1e\\+09"),
         ({"x_bound": np.array([1.0, 2.0])}, TypeError, "x_bound must be a number"),
         ({"x_bound": 1e-200}, ValueError, "x_bound is 1e-200.*change the unit"),
         ({"x_bound": 1.7e308}, ValueError, "change the unit"),
@@ -311,7 +311,7 @@ def test_the_shape_of_memory_does_not_matter():
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_extreme_budgets_and_rows_give_finite_coefficients(estimator):
     X, y = bounded_problem()
-    for parameters in ({"epsilon": 1e-300}, {"epsilon": 1e12}, {"delta": 1e-300}):
+    for parameters in ({"epsilon": 1e-300}, {"epsilon": 1e9}, {"delta": 1e-300}):
         assert np.isfinite(estimator(**parameters, random_state=0).fit(X, y).coef_).all(), parameters
     for rows in (0 * X, 0 * X + 0.5, 1e300 * X):
         assert np.isfinite(estimator(random_state=0).fit(rows, y).coef_).all()

@@ -35,7 +35,7 @@ def as_generator(random_state: RandomState) -> np.random.Generator:
 
 
 #: Where the calibration is still checked; any budget beyond 20 or so says nothing about a person already.
-LARGEST_EPSILON = 1e12
+LARGEST_EPSILON = 1e9
 
 
 class Budget(NamedTuple):
