@@ -66,8 +66,7 @@ def bench(
 
     Raises UsageError for wrong names and configs, NotApplicable pairs are rows with a reason. A run that fails is a record.
     """
-    settings = settings_of(jobs, device, threads, timeout, memory, smoke, save)
-    planner = Planner(catalog or load_catalog(), settings)
+    planner = planner_of(jobs, device, threads, timeout, memory, smoke, save, catalog)
     grid = Grid(
         choices(methods, "methods", profiles=True),
         choices(datasets, "datasets", profiles=False),
@@ -103,8 +102,7 @@ def reproduce(
     catalog: Catalog | None = None,
 ) -> Reproduction:
     """Run a recipe (``"plugin"``, ``"plugin/recipe"`` or a file) and judge its claims; options as for ``bench``."""
-    settings = settings_of(jobs, device, threads, timeout, memory, smoke, save)
-    planner = Planner(catalog or load_catalog(), settings)
+    planner = planner_of(jobs, device, threads, timeout, memory, smoke, save, catalog)
     recipe = find_recipe(planner.catalog, name)
     chosen = None if seeds is None else check_seeds(seeds, "seeds")
     with opened(executor, jobs, output, store) as (records, runner, runs):
@@ -123,7 +121,7 @@ def reproduce(
         )
 
 
-def settings_of(
+def planner_of(
     jobs: int,
     device: str,
     threads: int | None,
@@ -131,11 +129,12 @@ def settings_of(
     memory: int | None,
     smoke: bool,
     save: bool,
-) -> Settings:
-    """How runs are made; raises UsageError for less than one job."""
+    catalog: Catalog | None = None,
+) -> Planner:
+    """A planner of runs that are made so, on everything installed; raises UsageError for less than one job."""
     if jobs < 1:
         raise UsageError(f"jobs = {jobs}: at least 1")
-    return Settings(
+    settings = Settings(
         device=device,
         threads=threads or threads_for(jobs),
         workers=jobs,
@@ -144,6 +143,7 @@ def settings_of(
         timeout_seconds=timeout,
         memory_bytes=memory,
     )
+    return Planner(catalog or load_catalog(), settings)
 
 
 @contextmanager

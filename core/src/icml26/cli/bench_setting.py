@@ -96,16 +96,13 @@ class Setting:
 
     def planner(self) -> Planner:
         """A planner on everything installed."""
-        from icml26.api_bench import settings_of
-        from icml26.plan import Planner
-        from icml26.plugins import load_catalog
+        from icml26.api_bench import planner_of
         from icml26.units import parse_duration, parse_size
 
         self.check()
         timeout = None if self.timeout is None else parse_duration(self.timeout)
         memory = None if self.memory is None else parse_size(self.memory)
-        settings = settings_of(self.jobs, self.device, self.threads, timeout, memory, self.smoke, self.save)
-        return Planner(load_catalog(), settings)
+        return planner_of(self.jobs, self.device, self.threads, timeout, memory, self.smoke, self.save)
 
     @property
     def store_path(self) -> Path:

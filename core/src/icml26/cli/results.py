@@ -199,8 +199,8 @@ def merge(
             console().write(f"{name}: {count} new records")
             if absent[name]:
                 console().warn(
-                    f"{name}: the folders of {absent[name]} of its runs are not on this machine, so their logs, figures and outputs "
-                    "are not shown, nor scored again; copy the folders, then `icml26 results reindex DIR`"
+                    f"{name}: the folders of {absent[name]} of its runs are not on this machine, so their logs, figures and "
+                    "outputs are not shown, nor scored again; copy the folders, then `icml26 results reindex DIR`"
                 )
         console().note(f"{target} now has {total}")
 
