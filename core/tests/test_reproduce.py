@@ -94,9 +94,31 @@ def test_results_are_queried_exported_and_merged(arena: Arena, tmp_path: Path) -
         "schema": "icml26.results-merge/1",
         "added": {str(other): 1},
         "total": 7,
+        "folders_not_here": {str(other): 0},
     }
     assert arena.json("results", "merge", str(other))["added"] == {str(other): 0}
     assert "no such store" in arena.run("results", "merge", str(tmp_path / "gone"), code=2).stderr
+
+
+def test_merging_says_which_folders_are_not_here_and_reindexing_links_them(arena: Arena, tmp_path: Path) -> None:
+    other, theirs, copied = tmp_path / "other.sqlite3", tmp_path / "theirs", tmp_path / "copied"
+    where = ("--store", str(other), "--output", str(theirs))
+    arena.run("bench", "rival", "--metrics", "error", "--save", "--seeds", "0..1", "-q", *where)
+    theirs.rename(copied)
+    done = arena.run("results", "merge", str(other))
+    assert "2 new records" in done.stdout
+    assert "the folders of 2 of its runs are not on this machine" in done.stderr
+    assert "icml26 results reindex DIR" in done.stderr
+    assert arena.run("results", "rescore", code=1).stderr.count("2 left alone") == 1
+    assert arena.json("results", "reindex", str(copied)) == {
+        "schema": "icml26.results-reindex/1",
+        "added": 0,
+        "known": 2,
+        "linked": 2,
+        "unreadable": {},
+    }
+    assert len(arena.json("results", "rescore")["rescored"]) == 2
+    assert "linked" not in arena.run("results", "reindex", str(copied)).stdout, "they are where they should be"
 
 
 def test_the_store_is_rebuilt_from_the_runs(arena: Arena) -> None:

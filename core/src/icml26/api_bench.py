@@ -66,8 +66,7 @@ def bench(
 
     Raises UsageError for wrong names and configs, NotApplicable pairs are rows with a reason. A run that fails is a record.
     """
-    settings = _settings(jobs, device, threads, timeout, memory, smoke, save)
-    planner = Planner(catalog or load_catalog(), settings)
+    planner = planner_of(jobs, device, threads, timeout, memory, smoke, save, catalog)
     grid = Grid(
         choices(methods, "methods", profiles=True),
         choices(datasets, "datasets", profiles=False),
@@ -76,7 +75,7 @@ def bench(
         task,
     )
     experiment = plan_experiment(planner, grid, metric_config=metric_config, figures=figures)
-    with _opened(executor, jobs, output, store) as (records, runner, runs):
+    with opened(executor, jobs, output, store) as (records, runner, runs):
         return run_experiment(
             experiment, planner, runner, records, runs_folder=runs, fresh=fresh, stale=stale, on_event=on_event
         )
@@ -103,11 +102,10 @@ def reproduce(
     catalog: Catalog | None = None,
 ) -> Reproduction:
     """Run a recipe (``"plugin"``, ``"plugin/recipe"`` or a file) and judge its claims; options as for ``bench``."""
-    settings = _settings(jobs, device, threads, timeout, memory, smoke, save)
-    planner = Planner(catalog or load_catalog(), settings)
+    planner = planner_of(jobs, device, threads, timeout, memory, smoke, save, catalog)
     recipe = find_recipe(planner.catalog, name)
     chosen = None if seeds is None else check_seeds(seeds, "seeds")
-    with _opened(executor, jobs, output, store) as (records, runner, runs):
+    with opened(executor, jobs, output, store) as (records, runner, runs):
         return run_recipe(
             planner,
             recipe,
@@ -123,7 +121,7 @@ def reproduce(
         )
 
 
-def _settings(
+def planner_of(
     jobs: int,
     device: str,
     threads: int | None,
@@ -131,10 +129,12 @@ def _settings(
     memory: int | None,
     smoke: bool,
     save: bool,
-) -> Settings:
+    catalog: Catalog | None = None,
+) -> Planner:
+    """A planner of runs that are made so, on everything installed; raises UsageError for less than one job."""
     if jobs < 1:
         raise UsageError(f"jobs = {jobs}: at least 1")
-    return Settings(
+    settings = Settings(
         device=device,
         threads=threads or threads_for(jobs),
         workers=jobs,
@@ -143,12 +143,14 @@ def _settings(
         timeout_seconds=timeout,
         memory_bytes=memory,
     )
+    return Planner(catalog or load_catalog(), settings)
 
 
 @contextmanager
-def _opened(
+def opened(
     executor: str, jobs: int, output: Path | str | None, store: Path | str | None
 ) -> Iterator[tuple[Store, Executor, Path]]:
+    """The store, the executor and the absolute folder of runs; closed again, whatever happens."""
     runs = (Path(output) if output is not None else runs_folder()).absolute()
     with Store.open(Path(store) if store is not None else store_file()) as records:
         runner = open_executor(executor, workers=jobs, folder=runs / ".jobs")

@@ -58,6 +58,8 @@ class Database:
     def open(cls, path: Path, *, readonly: bool) -> Self:
         """Open (for writers: create, migrate) the file; raises StoreError with what to do."""
         path = path.absolute()
+        if path.exists() and not path.is_file():
+            raise StoreError(f"{path}: this is a folder, pipe or device, not a store; use --store FILE for another")
         with _readable_errors(path):
             database = cls._open_reader(path) if readonly else cls._open_writer(path)
             try:

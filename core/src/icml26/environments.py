@@ -27,6 +27,7 @@ from icml26.locks import FolderLock
 from icml26.needs import Need, needs_of, running_python
 from icml26.records import RunRequest, write_text_durably
 from icml26.registry.target import find_uv
+from icml26.smallfiles import read_bytes
 
 SCHEMA = "icml26.environment/1"
 READY = "icml26-environment.json"
@@ -319,5 +320,5 @@ def _settings() -> dict[str, str]:
     settings = _uv_variables()
     for path in settings.get("UV_CONSTRAINT", "").split():
         with contextlib.suppress(OSError):
-            settings[path] = Path(path).read_text(encoding="utf-8", errors="replace")
+            settings[path] = read_bytes(path).decode("utf-8", "replace")
     return settings

@@ -27,6 +27,7 @@ from icml26.index import (
     spec_to_json,
 )
 from icml26.names import name_problem
+from icml26.smallfiles import read_text
 from icml26.specs import CORE_API, DatasetSpec, MethodSpec, MetricSpec, Spec, TaskSpec
 
 _HOOKS: dict[Kind, tuple[str, type[Any]]] = {
@@ -124,7 +125,7 @@ def find_recipes(folder: Path | None) -> list[dict[str, str]]:
         if problem:
             raise PluginError(f"recipes/{path.name}: {problem}")
         try:
-            document = tomllib.loads(path.read_text(encoding="utf-8"))
+            document = tomllib.loads(read_text(path))
         except (OSError, ValueError) as error:
             raise PluginError(f"recipes/{path.name}: not a readable TOML file ({error})") from error
         title = document.get("title", path.stem)

@@ -11,6 +11,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from icml26.errors import InputError
+from icml26.smallfiles import open_regular
 
 _CHUNK = 1 << 20
 
@@ -79,7 +80,7 @@ def hash_path(path: Path) -> str:
 
 def _hash_file(path: Path) -> str:
     sha = hashlib.sha256()
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         while chunk := file.read(_CHUNK):
             sha.update(chunk)
     return sha.hexdigest()

@@ -104,6 +104,12 @@ class BenchResult:
             ],
         }
 
+    def to_markdown(self) -> str:
+        """The table as ``icml26 bench --markdown`` prints it: means with intervals, seconds, and what has no scores."""
+        from icml26.markdown import bench_markdown
+
+        return bench_markdown(self)
+
     def to_pandas(self) -> pandas.DataFrame:
         """One row a run: labels, seed, status, a column a metric (needs pandas)."""
         from icml26.result_set import frame

@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeAlias
 
 from icml26.errors import StoreError
 from icml26.keys import from_jsonable, jsonable
+from icml26.smallfiles import read_text
 
 RECORD_SCHEMA = "icml26.record/1"
 REQUEST_SCHEMA = "icml26.request/1"
@@ -149,8 +150,10 @@ class RunRecord:
     def read(cls, path: Path) -> RunRecord:
         """Read a ``record.json``; raises StoreError when it is damaged."""
         try:
-            document = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
+            document = json.loads(read_text(path))
+        except OSError as error:
+            raise StoreError(f"{path}: not a readable record ({error.strerror or error})") from error
+        except ValueError as error:
             raise StoreError(f"{path}: not a readable record ({error})") from error
         return cls.from_json(document)
 

@@ -23,6 +23,7 @@ from icml26.measurement import BenchResult, Stale, run_experiment
 from icml26.plan import Planner
 from icml26.recipes import RecipeFile, read_recipe
 from icml26.records import write_text_durably
+from icml26.smallfiles import read_text
 from icml26.store import Store
 
 SCHEMA = "icml26.reproduce/1"
@@ -65,6 +66,18 @@ class Reproduction:
             "records": [record.to_json() for record in self.bench.records] if records else [],
             "seconds": round(self.seconds, 3),
         }
+
+    def to_markdown(self) -> str:
+        """The tables as ``reproduce --markdown`` prints them: every row, then preconditions and claims with their verdicts."""
+        from icml26.markdown import bench_markdown, claims_markdown
+
+        held = sum(verdict.state == "holds" for verdict in self.claims)
+        parts = [f"**{self.file.title}** (`{self.recipe.qualified}`)", bench_markdown(self.bench)]
+        if self.preconditions:
+            parts.append(claims_markdown("precondition", self.preconditions))
+        if self.claims:
+            parts += [claims_markdown("claim", self.claims), f"{held} of {len(self.claims)} claims hold."]
+        return "\n\n".join(parts)
 
 
 def find_recipe(catalog: Catalog, name: str) -> Recipe:
@@ -147,7 +160,7 @@ def kept_reproductions(folder: Path | None = None) -> Iterator[Mapping[str, Any]
     folder = folder or reproductions_folder()
     for path in sorted(folder.glob("*.json")) if folder.is_dir() else ():
         try:
-            document = json.loads(path.read_text(encoding="utf-8"))
+            document = json.loads(read_text(path))
         except (OSError, ValueError):
             continue
         if isinstance(document, dict) and document.get("schema") == SCHEMA:

@@ -88,11 +88,15 @@ class StoredRun:
 
 @dataclass(frozen=True, slots=True)
 class Reindexed:
-    """What ``reindex`` found: records taken in, records that were there, folders whose record cannot be read (and why)."""
+    """What ``reindex`` found: records taken in, records that were there, folders whose record cannot be read (and why).
+
+    ``linked`` of the known ones had lost their folder and have it again.
+    """
 
     added: int
     known: int
     unreadable: dict[str, str]
+    linked: int = 0
 
 
 class Store:
@@ -180,14 +184,21 @@ class Store:
         return added
 
     def reindex(self, runs: Path) -> Reindexed:
-        """Take in every ``record.json`` below ``runs`` that is not here; broken ones are named, not fatal."""
+        """Take in every ``record.json`` below ``runs`` that is not here; broken ones are named, not fatal.
+
+        A record that is here but whose folder is not (it was merged from another machine) is linked to the one found.
+        """
         added = known = 0
         unreadable: dict[str, str] = {}
         pending: list[tuple[RunRecord, Path | None]] = []
-        seen = {str(row[0]) for row in self.database.read("SELECT id FROM records")}
+        seen = {str(row[0]): row[1] for row in self.database.read("SELECT id, folder FROM records")}
+        found: list[tuple[str, str]] = []
         for folder in sorted(path for path in runs.iterdir() if path.is_dir()) if runs.is_dir() else ():
             if folder.name in seen:
                 known += 1
+                kept = seen[folder.name]
+                if (kept is None or not Path(kept).is_dir()) and (folder / "record.json").is_file():
+                    found.append((str(folder), folder.name))
                 continue
             path = folder / "record.json"
             try:
@@ -201,7 +212,10 @@ class Store:
                 added += self.ingest_all(pending)
                 pending.clear()
         added += self.ingest_all(pending) if pending else 0
-        return Reindexed(added, known, unreadable)
+        if found:
+            with self.database.writing() as connection:
+                connection.executemany("UPDATE records SET folder = ? WHERE id = ?", found)
+        return Reindexed(added, known, unreadable, len(found))
 
     # -- reading ---------------------------------------------------------------------------------------------------
 

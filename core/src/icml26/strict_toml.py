@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from icml26.errors import UsageError
+from icml26.smallfiles import read_text
 
 T = TypeVar("T")
+SIZE_LIMIT = 16 << 20
 
 _NAMES: dict[type, str] = {
     str: "a string",
@@ -26,7 +28,7 @@ def read_toml(path: Path) -> dict[str, Any]:
     """The document in a file; raises UsageError that names the file and the line."""
     try:
         # Editors on Windows begin UTF-8 with a byte order mark, which TOML does not know.
-        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
+        return tomllib.loads(read_text(path, SIZE_LIMIT, "utf-8-sig"))
     except FileNotFoundError as error:
         raise UsageError(f"{path}: no such file") from error
     except OSError as error:

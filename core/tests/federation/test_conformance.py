@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from builders import make_wheel
-from defects import DEFECTS, Defect, finish, install
+from defects import DEFECTS, RUN_MEAN, Defect, finish, install
 from icml26.testing.kit import CHECKS, IDS
 from icml26.testing.packaging_checks import wheel_is_complete
 from test_cli import Environment
@@ -169,6 +169,26 @@ def test_authors_run_it_as_tests_as_an_option_and_as_a_command(one: Environment,
         text=True,
     )
     assert option.returncode == 1 and "1 failed, 31 passed" in option.stdout, option.stdout
+
+
+def test_a_method_that_fails_its_smoke_run_stays_in_the_index(one: Environment, tmp_path: Path) -> None:
+    package = tmp_path / "wrong-way-round" / "src" / "icml26_plugin_wrong_way_round"
+    index = package / "icml26-index.json"
+    one("check-plugin", "wrong-way-round", "--write-index", "--smoke")
+    before = json.loads(index.read_text(encoding="utf-8"))
+    assert len(before["smoke"]) == len(before["methods"]) > 1
+    methods = package / "methods.py"
+    whole = methods.read_text(encoding="utf-8")
+    methods.write_text(whole.replace(RUN_MEAN, 'raise ValueError("no mean today")'), encoding="utf-8")
+    told = one("check-plugin", "wrong-way-round", "--write-index", "--smoke", code=1)
+    after = json.loads(index.read_text(encoding="utf-8"))
+    assert after["methods"] == before["methods"]
+    (gone,) = set(before["smoke"]) - set(after["smoke"])
+    assert f"{gone} is in the index without smoke scores: refused: no mean today" in told.stderr
+    assert told.stdout.endswith("icml26-index.json\n")
+    none = one("check-plugin", "wrong-way-round", "--write-index", "--smoke", "--timeout", "10ms", code=1)
+    assert none.stderr.count("timed-out") == len(before["methods"])
+    assert json.loads(index.read_text(encoding="utf-8"))["smoke"] == {}
 
 
 def test_the_pytest_plugin_imports_nothing_until_it_is_asked() -> None:

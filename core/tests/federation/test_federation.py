@@ -125,6 +125,24 @@ def test_a_registry_that_cannot_be_read_is_not_remembered(built_in: Path, tmp_pa
     assert sources.added() == ()
 
 
+def test_a_registry_whose_every_entry_is_refused_is_not_remembered(
+    built_in: Path, served: tuple[Path, str], own_home: Path
+) -> None:
+    folder, url = served
+    bad = [entry(f"plugin-{number}", "Not Valid!") for number in range(7)]
+    (folder / "registry.toml").write_text(document(*bad))
+    for place in (str(folder / "registry.toml"), f"{url}/registry.toml"):
+        with pytest.raises(
+            InputError, match=r"every entry is refused.*entry 1 \('plugin-0'\): distribution.*and 2 more"
+        ):
+            sources.add("lab", place)
+        assert sources.added() == ()
+    assert not (own_home / "cache" / "registries" / "lab.toml").exists()
+    (folder / "registry.toml").write_text(document(*bad, entry("good")))
+    _, some = sources.add("lab", str(folder / "registry.toml"))
+    assert (len(some.plugins), len(some.rejected)) == (1, 7)
+
+
 def test_one_unreadable_registry_does_not_stop_the_others(built_in: Path, tmp_path: Path) -> None:
     mine = tmp_path / "mine.toml"
     mine.write_text(document(entry("own")))

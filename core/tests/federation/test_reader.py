@@ -135,7 +135,7 @@ def test_a_huge_file_is_refused_before_it_is_read(tmp_path: Path, monkeypatch: p
     with path.open("wb") as file:
         file.truncate(50 << 20)
     monkeypatch.setattr(Path, "read_bytes", lambda self: pytest.fail("the file was read"))
-    with pytest.raises(InputError, match="50 MB; a registry has at most 5 MB"):
+    with pytest.raises(InputError, match="50 MB; at most 5 MB are read"):
         read_registry(path, "lab")
 
 

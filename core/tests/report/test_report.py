@@ -16,13 +16,14 @@ from made_up import record
 pytest.importorskip("jinja2")
 pytest.importorskip("matplotlib")
 
+from icml26.digits import number, spread
 from icml26.report import build_report
 from icml26.report.build import MARKER, write_script
 from icml26.report.collect import collect, same_setting
 from icml26.report.curves import average, read_curves, thin
 from icml26.report.drawing import Sketch, draw_all
 from icml26.report.plots import Dot, Line, lines, scatter
-from icml26.report.views import Plot, duration, number, size, spread
+from icml26.report.views import Plot, duration, size
 from icml26.statistics import Estimate
 
 from report.sites import HOSTILE, folder_of, forecasting, hostile, reproduction

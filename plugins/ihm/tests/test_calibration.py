@@ -157,13 +157,14 @@ def test_too_few_sketch_rows_are_refused():
 
 
 def test_cold_calibration_is_fast():
+    """In processor time, so that other work on the machine does not count; helper threads would count against it."""
     times = []
     for repeat in range(5):
         calibration.solve_gamma.cache_clear()
         calibration.plan_hessian_mixing.cache_clear()
-        start = time.perf_counter()
+        start = time.process_time()
         plan_hessian_mixing(9, 1.0 + 1e-3 * repeat, DELTA)
-        times.append(time.perf_counter() - start)
+        times.append(time.process_time() - start)
     assert min(times) < 0.05
 
 

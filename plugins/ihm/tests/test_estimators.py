@@ -12,10 +12,12 @@ from icml26_plugin_ihm import (
     NoisyGradientDescent,
     PrivacyLeakWarning,
 )
+from icml26_plugin_ihm.bounds import Bounds
 from icml26_plugin_ihm.calibration import hessian_mixing_k, plan_hessian_mixing
 from icml26_plugin_ihm.mixing import iterative_hessian_mixing
 from icml26_plugin_ihm.noise import NumpyNoise
 from icml26_plugin_ihm.rows import BoundedRows
+from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
@@ -184,6 +186,139 @@ def test_nothing_private_stands_among_the_attributes():
     public = {name: value for name, value in vars(first).items() if name not in ("coef_", "random_state")}
     for name, value in public.items():
         assert vars(second)[name] == value, name
+
+
+@pytest.mark.parametrize(
+    ("parameters", "error", "message"),
+    [
+        ({"epsilon": True}, ValueError, "epsilon must be positive and finite, got True"),
+        ({"epsilon": 1e300}, ValueError, "at most 1e\\+09"),
+        ({"x_bound": np.array([1.0, 2.0])}, TypeError, "x_bound must be a number"),
+        ({"x_bound": 1e-200}, ValueError, "x_bound is 1e-200.*change the unit"),
+        ({"x_bound": 1.7e308}, ValueError, "change the unit"),
+        ({"y_bound": (-1.7e308, 1.7e308)}, ValueError, "change the unit"),
+        ({"y_bound": (None, 1)}, TypeError, "two numbers"),
+        ({"y_bound": ("0", "1")}, TypeError, "two numbers"),
+        ({"random_state": -1}, ValueError, "random_state must be None"),
+        ({"random_state": 1.5}, ValueError, "random_state must be None"),
+        ({"clip_inputs": "no"}, ValueError, "clip_inputs must be True or False"),
+        ({"secure": "no"}, ValueError, "secure must be True or False"),
+        ({"fit_intercept": 2}, ValueError, "fit_intercept must be True or False"),
+    ],
+)
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_parameters_without_meaning_are_refused_by_name(estimator, parameters, error, message):
+    with pytest.raises(error, match=message):
+        estimator(**parameters).fit(*bounded_problem())
+
+
+def test_no_unit_of_the_rows_gets_around_the_bound():
+    """At x_bound 1e-200 the squares of a row that is ten times too long are zero: it would pass as short."""
+    X = np.full((4, 2), 1e-199)
+    with pytest.raises(ValueError, match="change the unit"):
+        IterativeHessianMixing(x_bound=1e-200).fit(X, np.zeros(4))
+    small = BoundedRows.from_arrays(np.full((4, 2), 1e-99), np.zeros(4), Bounds(x=1e-100))
+    for rows, _ in small.chunks():
+        np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1.0)
+    with pytest.warns(PrivacyLeakWarning), pytest.raises(ValueError, match="change the unit"):
+        IterativeHessianMixing(x_bound="data").fit(np.full((4, 2), 1e200), np.zeros(4))
+
+
+@pytest.mark.parametrize("estimator", [IterativeHessianMixing(), NoisyGradientDescent(), AdaSSP(fit_intercept=True)])
+def test_a_stream_that_is_spent_after_one_pass_is_refused(estimator):
+    X, y = bounded_problem()
+    spent = iter([(X[:200], y[:200]), (X[200:], y[200:])])
+    if isinstance(estimator, AdaSSP):  # one pass is all that it makes
+        assert estimator.fit_stream(lambda: spent, 4).coef_.shape == (4,)
+        return
+    with pytest.raises(ValueError, match="400 rows in the first pass and 0 in another"):
+        estimator.fit_stream(lambda: spent, 4)
+
+
+@pytest.mark.parametrize(
+    ("batches", "message"),
+    [
+        ([(1, 2)], "must be a function"),
+        (lambda: [(np.full((3, 4), "1"), np.zeros(3))], "X must hold real numbers, got dtype <U1"),
+        (lambda: [(np.zeros((3, 4), complex), np.zeros(3))], "X must hold real numbers, got dtype complex128"),
+        (lambda: [(np.zeros((3, 4)), np.array(["a", "b", "c"], object))], "y must hold numbers"),
+    ],
+)
+def test_streams_of_something_else_than_numbers_are_refused(batches, message):
+    with pytest.raises(ValueError, match=message):
+        IterativeHessianMixing().fit_stream(batches, 4)
+
+
+def test_labels_that_are_texts_are_refused():
+    X, y = bounded_problem()
+    with pytest.raises(ValueError, match="y must hold real numbers"):
+        IterativeHessianMixing().fit(X, y.astype(str))
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_a_simulation_or_a_failed_fit_is_no_fit(estimator):
+    X, y = bounded_problem()
+    model = estimator()
+    model.simulate(X, y, 2)
+    with pytest.raises(NotFittedError):
+        model.predict(X)
+    with pytest.raises(ValueError, match="epsilon"):
+        model.set_params(epsilon=-1.0).fit(X, y)
+    with pytest.raises(NotFittedError):
+        model.predict(X)
+
+
+def test_a_stream_forgets_the_names_of_an_earlier_table():
+    pandas = pytest.importorskip("pandas")
+    X, y = bounded_problem()
+    model = IterativeHessianMixing(random_state=0).fit(pandas.DataFrame(X, columns=list("abcd")), y)
+    with pytest.raises(ValueError, match="feature names"):
+        model.predict(pandas.DataFrame(X, columns=list("dcba")))
+    model.fit_stream(lambda: [(X, y)], 4)
+    assert not hasattr(model, "feature_names_in_")
+    model.predict(X)
+
+
+def test_rows_on_the_bound_are_not_refused_for_a_rounding():
+    X, y = bounded_problem()
+    X = (X / np.linalg.norm(X, axis=1, keepdims=True)).astype(np.float32)
+    assert np.linalg.norm(X.astype(float), axis=1).max() > 1.0
+    rows = BoundedRows.from_arrays(X, y, clip=False)
+    assert max(np.linalg.norm(chunk, axis=1).max() for chunk, _ in rows.chunks()) <= 1.0 + 1e-12
+    with pytest.raises(ValueError, match="out of bounds"):
+        IterativeHessianMixing(clip_inputs=False).fit(X * np.float32(1.001), y)
+
+
+def test_a_given_seed_is_told():
+    X, y = bounded_problem()
+    seeded = IterativeHessianMixing(random_state=0).fit(X, y).privacy_report_
+    assert seeded.seeded_noise
+    assert "can subtract the noise" in str(seeded)
+    assert "seeded" not in str(IterativeHessianMixing().fit(X, y).privacy_report_)
+
+
+def test_the_shape_of_memory_does_not_matter():
+    X, y = bounded_problem()
+    expected = IterativeHessianMixing(random_state=0).fit(X, y).coef_
+    wide = np.zeros((800, 8))
+    wide[::2, ::2] = X
+    locked = X.copy()
+    locked.setflags(write=False)
+    for same in (np.asfortranarray(X), wide[::2, ::2], locked, X.tolist(), X.astype(object)):
+        np.testing.assert_allclose(IterativeHessianMixing(random_state=0).fit(same, y).coef_, expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_extreme_budgets_and_rows_give_finite_coefficients(estimator):
+    X, y = bounded_problem()
+    for parameters in ({"epsilon": 1e-300}, {"epsilon": 1e9}, {"delta": 1e-300}):
+        assert np.isfinite(estimator(**parameters, random_state=0).fit(X, y).coef_).all(), parameters
+    for rows in (0 * X, 0 * X + 0.5, 1e300 * X):
+        assert np.isfinite(estimator(random_state=0).fit(rows, y).coef_).all()
+    state = np.random.get_state()[1].copy()
+    first, second = (estimator().fit(X, y).coef_ for _ in range(2))
+    assert (first != second).all()
+    assert (np.random.get_state()[1] == state).all()
 
 
 def test_secure_fits_differ_and_hit_the_target():

@@ -1,5 +1,6 @@
 import gzip
 import json
+import os
 
 import numpy as np
 import pytest
@@ -247,6 +248,35 @@ def test_uci_in_two_parts_is_joined(tmp_path):
         np.savetxt(file, data[25:], delimiter=",")
     with pytest.warns(PrivacyLeakWarning):
         assert Uci(Uci.Config(path=str(tmp_path))).load(RunContext(0)).info["n"] == 36
+
+
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [
+        (np.ones(6), "split 0 has 0 training and 6 test rows"),
+        (np.zeros(6), "split 0 has 6 training and 0 test rows"),
+        ([1, 1, 1, 1, 1, 0], "split 0 has 1 training"),
+        ([0, 0, 0, 2, 0, 1], "holds 2 in row 3; 0 .train. or 1 .test."),
+        ([0, 0, 0, 0.5, 0, 1], "holds 0.5 in row 3"),
+    ],
+)
+def test_a_damaged_mask_is_named(column, message, tmp_path):
+    write_uci(tmp_path, np.arange(18.0).reshape(6, 3), np.asarray(column, dtype=float)[:, None])
+    with pytest.raises(InputError, match=f"test_mask.csv.gz.*{message}"):
+        Uci(Uci.Config(path=str(tmp_path))).load(RunContext(0))
+
+
+def test_parts_that_do_not_fit_and_pipes_are_no_data(tmp_path):
+    write_uci(tmp_path, np.ones((5, 3)), np.zeros((10, 1)))
+    with gzip.open(tmp_path / "data2.csv.gz", "wt") as file:
+        np.savetxt(file, np.ones((5, 4)), delimiter=",")
+    with pytest.raises(InputError, match=r"differ in their number of columns.*'data2.csv.gz': 4"):
+        Uci(Uci.Config(path=str(tmp_path))).load(RunContext(0))
+    for name in ("data.csv.gz", "data2.csv.gz"):
+        (tmp_path / name).unlink()
+    os.mkfifo(tmp_path / "data.csv.gz")
+    with pytest.raises(InputError, match="holds no data"):
+        Uci(Uci.Config(path=str(tmp_path))).load(RunContext(0))
 
 
 def test_uci_faults_name_the_file(tmp_path):

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from icml26.measurement import BenchResult
 
 
+@options.takes_setting
 def bench(
     methods: Annotated[
         list[str] | None,
@@ -46,53 +47,36 @@ def bench(
     baseline: Annotated[
         str | None, typer.Option("--baseline", metavar="LABEL", help="Whom the others are compared with.")
     ] = None,
-    jobs: options.Jobs = 1,
-    executor: options.ExecutorName = "local",
-    device: options.Device = "cpu",
-    threads: options.Threads = None,
-    timeout: options.Timeout = None,
-    memory: options.Memory = None,
-    smoke: options.Smoke = False,
-    save: options.Save = False,
-    figures: options.FiguresOption = "first",
-    fresh: options.Fresh = False,
-    stale: options.StaleOption = "keep",
-    output: options.OutputFolder = None,
-    store: options.StoreFile = None,
-    dry_run: options.DryRun = False,
-    as_json: options.Json = False,
-    quiet: options.Quiet = False,
+    *,
+    setting: options.Setting,
 ) -> None:
     """Run every method on every dataset for every seed; print means with intervals and paired differences.
 
     What the store has already is not run again: the same command resumes after an interruption. A run that fails is a row
     of its own end; pairs that do not fit are shown as – with the reason.
     """
-    from icml26.cli.bench_tables import show_bench
+    from icml26.cli.bench_tables import show_bench, show_failures
     from icml26.cli.output import console
     from icml26.errors import UsageError
     from icml26.experiment import plan_experiment
     from icml26.measurement import run_experiment
     from icml26.strict_toml import nearest
 
-    setting = options.Setting(
-        jobs, executor, device, threads, timeout, memory, smoke, save, fresh, stale, figures, output, store, quiet
-    )
     planner = setting.planner()
     grid, metric_config = grid_of(planner, methods or [], datasets or [], task, seeds, metrics, settings or [], profile)
-    experiment = plan_experiment(planner, grid, metric_config=metric_config, figures=figures)  # type: ignore[arg-type]
+    experiment = plan_experiment(planner, grid, metric_config=metric_config, figures=setting.figures)  # type: ignore[arg-type]
     labels = list(dict.fromkeys(cell.method for cell in experiment.cells))
     if baseline is not None and baseline not in labels:
         raise UsageError(f"--baseline {baseline!r} is no method of this bench{nearest(baseline, labels)}")
-    if dry_run:
-        show_plan(experiment, setting, as_json)
+    if setting.dry_run:
+        show_plan(experiment, setting)
         return
     if not experiment.requests:
         for method, dataset, reason in experiment.not_applicable:
             console().note(f"– {method} on {dataset}: {reason}")
         console().error("no method fits any of these datasets")
         raise typer.Exit(5)
-    if not quiet:
+    if not setting.quiet:
         for note in experiment.notes:
             console().note(f"note: {note}")
     with options.opened(setting, experiment, "bench") as (records, runner, listener):
@@ -102,13 +86,16 @@ def bench(
             runner,
             records,
             runs_folder=setting.runs_path,
-            fresh=fresh,
-            stale=stale,  # type: ignore[arg-type]
+            fresh=setting.fresh,
+            stale=setting.stale,  # type: ignore[arg-type]
             on_event=listener,
         )
     tell_stale(result)
-    if as_json:
+    if setting.as_json:
         console().json("bench", result.to_json(baseline))
+    elif setting.markdown:
+        console().write(result.to_markdown())
+        show_failures(result.failures, console())
     else:
         show_bench(result, console(), baseline)
     raise typer.Exit(exit_code(result))
@@ -223,7 +210,7 @@ def with_profile(planner: Any, grid: Grid, profile: str | None) -> Grid:
     return replace(grid, methods=tuple(methods))
 
 
-def show_plan(experiment: Experiment, setting: options.Setting, as_json: bool) -> None:
+def show_plan(experiment: Experiment, setting: options.Setting) -> None:
     """What a bench would run, what is there already, what does not apply."""
     from collections import Counter
 
@@ -234,7 +221,7 @@ def show_plan(experiment: Experiment, setting: options.Setting, as_json: bool) -
     if not setting.fresh:
         with Store.open(setting.store_path, readonly=True) as store:
             known = set(store.find_runs(experiment.requests))
-    if as_json:
+    if setting.as_json:
         body = {
             "runs": [{**request.to_json(), "stored": key in known} for key, request in experiment.requests.items()],
             "not_applicable": [

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
@@ -51,32 +53,42 @@ OutputFolder = Annotated[
 StoreFile = Annotated[Path | None, typer.Option("--store", metavar="FILE", help="The file of records.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", "-n", help="Show what would run and what is there already.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
+Markdown = Annotated[
+    bool, typer.Option("--markdown", help="The tables as Markdown on standard output, as they stand in a README.")
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")]
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """How runs are made, as the options say."""
+    """How runs are made and shown, as the options say."""
 
-    jobs: int = 1
-    executor: str = "local"
-    device: str = "cpu"
-    threads: int | None = None
-    timeout: str | None = None
-    memory: str | None = None
-    smoke: bool = False
-    save: bool = False
-    fresh: bool = False
-    stale: str = "keep"
-    figures: str = "first"
-    output: Path | None = None
-    store: Path | None = None
-    quiet: bool = False
+    jobs: Jobs = 1
+    executor: ExecutorName = "local"
+    device: Device = "cpu"
+    threads: Threads = None
+    timeout: Timeout = None
+    memory: Memory = None
+    smoke: Smoke = False
+    save: Save = False
+    figures: FiguresOption = "first"
+    fresh: Fresh = False
+    stale: StaleOption = "keep"
+    output: OutputFolder = None
+    store: StoreFile = None
+    dry_run: DryRun = False
+    as_json: Json = False
+    markdown: Markdown = False
+    quiet: Quiet = False
 
     def check(self) -> None:
         """Refuse wrong words before any work."""
         from icml26.errors import UsageError
 
+        if self.as_json and self.markdown:
+            raise UsageError("--json and --markdown: standard output has one form")
+        if self.dry_run and self.markdown:
+            raise UsageError("--dry-run measures nothing, so there are no tables for --markdown")
         if self.stale not in ("keep", "rerun"):
             raise UsageError(f"--stale {self.stale!r}; allowed: keep, rerun")
         if self.figures not in ("first", "all", "none"):
@@ -84,22 +96,13 @@ class Setting:
 
     def planner(self) -> Planner:
         """A planner on everything installed."""
-        from icml26.executors import threads_for
-        from icml26.plan import Planner, Settings
-        from icml26.plugins import load_catalog
+        from icml26.api_bench import planner_of
         from icml26.units import parse_duration, parse_size
 
         self.check()
-        settings = Settings(
-            device=self.device,
-            threads=self.threads or threads_for(self.jobs),
-            workers=self.jobs,
-            smoke=self.smoke,
-            save=self.save,
-            timeout_seconds=None if self.timeout is None else parse_duration(self.timeout),
-            memory_bytes=None if self.memory is None else parse_size(self.memory),
-        )
-        return Planner(load_catalog(), settings)
+        timeout = None if self.timeout is None else parse_duration(self.timeout)
+        memory = None if self.memory is None else parse_size(self.memory)
+        return planner_of(self.jobs, self.device, self.threads, timeout, memory, self.smoke, self.save)
 
     @property
     def store_path(self) -> Path:
@@ -116,6 +119,24 @@ class Setting:
         return (self.output or runs_folder()).absolute()
 
 
+def takes_setting(command: Callable[..., None]) -> Callable[..., None]:
+    """A command whose parameter ``setting`` is replaced by the options of ``Setting``, after its own."""
+    shared = [field.name for field in fields(Setting)]
+
+    @functools.wraps(command)
+    def with_options(**given: Any) -> None:
+        command(setting=Setting(**{name: given.pop(name) for name in shared}), **given)
+
+    hints = {**get_type_hints(command, include_extras=True), **get_type_hints(Setting, include_extras=True)}
+    own = [item for item in inspect.signature(command).parameters.values() if item.name != "setting"]
+    options = [*own, *inspect.signature(Setting).parameters.values()]
+    with_options.__annotations__ = {item.name: hints[item.name] for item in options} | {"return": None}
+    with_options.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [item.replace(annotation=hints[item.name], kind=inspect.Parameter.KEYWORD_ONLY) for item in options]
+    )
+    return with_options
+
+
 @contextmanager
 def opened(
     setting: Setting, experiment: Experiment, title: str
@@ -123,17 +144,14 @@ def opened(
     """The store, the executor and the listener of a bench; everything is closed again, whatever happens."""
     import sys
 
+    from icml26.api_bench import opened as opened_runs
     from icml26.cli.live import LiveTable
-    from icml26.executors import open_executor
-    from icml26.store import Store
 
     table = LiveTable(experiment, sys.stderr, title=title)
     listener: Callable[[Notice], None] = (lambda notice: None) if setting.quiet else table
-    with Store.open(setting.store_path) as store:
-        executor = open_executor(setting.executor, workers=setting.jobs, folder=setting.runs_path / ".jobs")
-        try:
+    try:
+        with opened_runs(setting.executor, setting.jobs, setting.output, setting.store) as (store, executor, _):
             yield store, executor, listener
-        finally:
-            executor.close()
-            if not setting.quiet:
-                table.close()
+    finally:
+        if not setting.quiet:
+            table.close()

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from icml26.claims import Verdict
 from icml26.cli.output import Output
+from icml26.digits import bounded, plus_minus
 from icml26.leaderboard import Outcome, Row
 from icml26.measurement import BenchResult
 from icml26.statistics import Comparison, Estimate
@@ -42,7 +43,7 @@ def _line(row: Row, columns: Sequence[str]) -> list[str]:
     mark = _MARKS.get(row.role, "")
     label = row.method if row.method.endswith(mark) else row.method + mark
     ends = ", ".join(f"{count} {status}" for status, count in row.statuses.items() if status != "succeeded")
-    return [label, *(estimate_text(row.cells[key]) for key in columns), str(row.statuses.get("succeeded", 0)), ends]
+    return [label, *(plus_minus(row.cells[key]) for key in columns), str(row.statuses.get("succeeded", 0)), ends]
 
 
 def _show_versus(versus: tuple[str, dict[str, dict[str, Comparison]]], output: Output) -> None:
@@ -81,7 +82,7 @@ def show_claims(title: str, verdicts: Sequence[Verdict], output: Output) -> None
         claim, measured = verdict.claim, verdict.measured
         wanted = [f"≥ {claim.at_least:g}"] if claim.at_least is not None else []
         wanted += [f"≤ {claim.at_most:g}"] if claim.at_most is not None else []
-        value = "–" if measured is None else f"{estimate_interval(measured)} (n = {measured.n})"
+        value = "–" if measured is None else f"{bounded(measured)} (n = {measured.n})"
         notes = dict.fromkeys(note for note in (verdict.reason, measured.note if measured else None) if note)
         versus = f" over {verdict.over}" if verdict.over and len(claim.measure.over) >= 1 else ""
         text = f"{claim.text}{' [must]' if claim.must else ''}; {claim.measure.metric} of {claim.measure.of}{versus}"
@@ -93,25 +94,9 @@ def show_claims(title: str, verdicts: Sequence[Verdict], output: Output) -> None
         output.write("")
 
 
-def estimate_text(cell: Estimate | str) -> str:
-    """``11.42 ± 0.31``, ``0.5`` without an interval, ``–`` without a value."""
-    if isinstance(cell, str):
-        return "–"
-    if cell.low is None or cell.high is None:
-        return f"{cell.value:.4g}"
-    return f"{cell.value:.4g} ± {(cell.high - cell.low) / 2:.2g}"
-
-
-def estimate_interval(cell: Estimate) -> str:
-    """``2.31 [1.9, 2.8]``."""
-    if cell.low is None or cell.high is None:
-        return f"{cell.value:.4g}"
-    return f"{cell.value:.4g} [{cell.low:.4g}, {cell.high:.4g}]"
-
-
 def comparison_text(comparison: Comparison) -> str:
     """``-1.2 [-1.9, -0.4]`` with its sign."""
-    text = estimate_interval(comparison.difference)
+    text = bounded(comparison.difference)
     return text if text.startswith("-") else f"+{text}"
 
 

@@ -26,7 +26,11 @@ def check_plugin(
         ),
     ] = False,
     smoke: Annotated[
-        bool, typer.Option("--smoke", help="With --write-index: run each method's smoke setting and store its scores.")
+        bool,
+        typer.Option(
+            "--smoke",
+            help="With --write-index: run each method's smoke setting and store its scores; exit 1 when one has none.",
+        ),
     ] = False,
     only: Annotated[
         list[str] | None, typer.Option("--only", metavar="ID", help="Run only this check (repeatable).")
@@ -48,7 +52,11 @@ def check_plugin(
     if write_index:
         console().write(str(_write_index(name)))
         if smoke:
-            console().write(str(_write_index(name, _smoke_scores(name))))
+            scores, without = _smoke_scores(name, parse_duration(timeout))
+            console().write(str(_write_index(name, scores)))
+            for method, reason in without.items():
+                console().warn(f"{method} is in the index without smoke scores: {reason}")
+            raise typer.Exit(1 if without else 0)
         return
     if smoke:
         raise UsageError("--smoke goes with --write-index; the checks always run the smoke settings")
@@ -68,14 +76,14 @@ def check_plugin(
     raise typer.Exit(0 if report.clean else 1)
 
 
-def _smoke_scores(name: str) -> dict[str, object]:
+def _smoke_scores(name: str, trial_seconds: float) -> tuple[dict[str, object], dict[str, str]]:
     import tempfile
 
     from icml26.capture import captured_streams
     from icml26.testing.kit import smoke_scores
 
     with tempfile.TemporaryDirectory(prefix="icml26-check-") as folder, captured_streams(Path(folder) / "printed.txt"):
-        return smoke_scores(name)
+        return smoke_scores(name, trial_seconds)
 
 
 def _check(
@@ -92,19 +100,23 @@ def _check(
 
 
 def _write_index(name: str, scores: dict[str, object] | None = None) -> Path:
-    """Build the index of an installed plugin from its hooks, also when the stored one is damaged."""
+    """Build the index of an installed plugin from its hooks, also when the stored one is damaged.
+
+    Without ``scores`` the smoke scores that it holds are kept.
+    """
     from icml26.errors import UsageError
     from icml26.index_build import build_index
     from icml26.index_build import write_index as write
+    from icml26.smallfiles import read_text
 
     candidate = _candidate(name)
     distribution = candidate.distribution
     if not candidate.folder:
         raise UsageError(f"{distribution.name}: its hook module is not in a package; make it PACKAGE.plugin")
     smoke = dict(scores or {})
-    if candidate.index_path is not None and not smoke:
+    if candidate.index_path is not None and scores is None:
         try:
-            smoke = json.loads(Path(candidate.index_path).read_text(encoding="utf-8")).get("smoke", {})
+            smoke = json.loads(read_text(candidate.index_path)).get("smoke", {})
         except (OSError, ValueError, AttributeError):
             smoke = {}
     document = build_index(distribution.entry_point, distribution.name, distribution.module, smoke=smoke)

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from icml26.reproduction import Reproduction
 
 
+@options.takes_setting
 def reproduce(
     name: Annotated[
         str, typer.Argument(metavar="NAME", help="A plugin (its first recipe), plugin/recipe, or a recipe's file.")
@@ -19,22 +20,8 @@ def reproduce(
     seeds: Annotated[
         str | None, typer.Option("--seeds", metavar="0..4", help="Seeds in place of the recipe's.")
     ] = None,
-    jobs: options.Jobs = 1,
-    executor: options.ExecutorName = "local",
-    device: options.Device = "cpu",
-    threads: options.Threads = None,
-    timeout: options.Timeout = None,
-    memory: options.Memory = None,
-    smoke: options.Smoke = False,
-    save: options.Save = False,
-    figures: options.FiguresOption = "first",
-    fresh: options.Fresh = False,
-    stale: options.StaleOption = "keep",
-    output: options.OutputFolder = None,
-    store: options.StoreFile = None,
-    dry_run: options.DryRun = False,
-    as_json: options.Json = False,
-    quiet: options.Quiet = False,
+    *,
+    setting: options.Setting,
 ) -> None:
     """Measure each claim of a recipe: holds, does not hold, void, or not measured, beside the paper's own number.
 
@@ -42,19 +29,17 @@ def reproduce(
     --smoke made it another experiment than the recipe's.
     """
     from icml26.cli.bench import exit_code, show_plan, tell_stale
+    from icml26.cli.bench_tables import show_failures
     from icml26.cli.output import console
     from icml26.grid import parse_seeds
     from icml26.reproduction import find_recipe, plan_recipe, run_recipe
 
-    setting = options.Setting(
-        jobs, executor, device, threads, timeout, memory, smoke, save, fresh, stale, figures, output, store, quiet
-    )
     planner = setting.planner()
     recipe = find_recipe(planner.catalog, name)
     chosen = None if seeds is None else parse_seeds(seeds)
-    _, experiment = plan_recipe(planner, recipe, seeds=chosen, figures=figures)  # type: ignore[arg-type]
-    if dry_run:
-        show_plan(experiment, setting, as_json)
+    _, experiment = plan_recipe(planner, recipe, seeds=chosen, figures=setting.figures)  # type: ignore[arg-type]
+    if setting.dry_run:
+        show_plan(experiment, setting)
         return
     if not experiment.requests:
         console().error(f"{recipe.qualified}: none of its methods fits any of its datasets")
@@ -67,15 +52,18 @@ def reproduce(
             records,
             runs_folder=setting.runs_path,
             seeds=chosen,
-            fresh=fresh,
-            stale=stale,  # type: ignore[arg-type]
-            figures=figures,  # type: ignore[arg-type]
-            keep=chosen is None and not smoke,
+            fresh=setting.fresh,
+            stale=setting.stale,  # type: ignore[arg-type]
+            figures=setting.figures,  # type: ignore[arg-type]
+            keep=chosen is None and not setting.smoke,
             on_event=listener,
         )
     tell_stale(done.bench)
-    if as_json:
+    if setting.as_json:
         console().json("reproduce", done.to_json())
+    elif setting.markdown:
+        console().write(done.to_markdown())
+        show_failures(done.bench.failures, console())
     else:
         _show(done)
     raise typer.Exit(exit_code(done.bench) or (0 if done.holds else 1))

@@ -172,7 +172,8 @@ def merge(
 ) -> None:
     """Take in the records of other stores: a union by record id, nothing is overwritten.
 
-    The folders of runs (logs, artifacts, outputs) are not copied; what is reachable under its old path stays linked.
+    Folders of runs (logs, figures, outputs) are not copied: a record stays linked to where its folder lay. To have those of
+    another machine here, copy them and say `icml26 results reindex DIR`, which links the records to them.
     """
     from icml26.cli.output import console
     from icml26.errors import UsageError
@@ -184,16 +185,23 @@ def merge(
         if not path.is_file():
             raise UsageError(f"{path}: no such store")
     added: dict[str, int] = {}
+    absent: dict[str, int] = {}
     with Store.open(target) as ours:
         for path in others:
             with Store.open(path, readonly=True) as theirs:
                 added[str(path)] = ours.merge(theirs)
+                absent[str(path)] = sum(run.folder is None or not run.folder.is_dir() for run in theirs.query())
         total = ours.count()
     if as_json:
-        console().json("results-merge", {"added": added, "total": total})
+        console().json("results-merge", {"added": added, "total": total, "folders_not_here": absent})
     else:
         for name, count in added.items():
             console().write(f"{name}: {count} new records")
+            if absent[name]:
+                console().warn(
+                    f"{name}: the folders of {absent[name]} of its runs are not on this machine, so their logs, figures and "
+                    "outputs are not shown, nor scored again; copy the folders, then `icml26 results reindex DIR`"
+                )
         console().note(f"{target} now has {total}")
 
 
@@ -205,7 +213,10 @@ def reindex(
     store: _StoreFile = None,
     as_json: _Json = False,
 ) -> None:
-    """Rebuild the store from the record files of the runs: what is missing is taken in, nothing is removed."""
+    """Rebuild the store from the record files of the runs: what is missing is taken in, nothing is removed.
+
+    Records whose folder is elsewhere (after `results merge`) are linked to the folder found here.
+    """
     from icml26.cli.output import console
     from icml26.errors import UsageError
     from icml26.home import runs_folder, store_file
@@ -219,9 +230,11 @@ def reindex(
     for name, reason in done.unreadable.items():
         console().warn(f"{name}: {reason}")
     if as_json:
-        console().json("results-reindex", {"added": done.added, "known": done.known, "unreadable": done.unreadable})
+        body = {"added": done.added, "known": done.known, "linked": done.linked, "unreadable": done.unreadable}
+        console().json("results-reindex", body)
     else:
-        console().write(f"{done.added} records taken in, {done.known} were there")
+        linked = f", {done.linked} of them linked to their folder again" if done.linked else ""
+        console().write(f"{done.added} records taken in, {done.known} were there{linked}")
 
 
 @app.command()

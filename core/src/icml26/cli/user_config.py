@@ -6,6 +6,7 @@ import os
 import tomllib
 
 from icml26.errors import UsageError
+from icml26.smallfiles import read_text
 
 KEYS = ("device", "executor", "jobs", "memory", "store", "threads", "timeout")
 
@@ -22,10 +23,12 @@ def read_user_config() -> dict[str, str]:
 
     path = config_folder() / "config.toml"
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_text(path, 1 << 20)
     except (FileNotFoundError, NotADirectoryError):
         return {}
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read ({error.strerror or error}); mend or remove it") from error
+    except UnicodeDecodeError as error:
         raise UsageError(f"{path}: {error}; mend or remove the file") from error
     try:
         document = tomllib.loads(text)

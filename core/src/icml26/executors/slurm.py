@@ -7,8 +7,10 @@ the record's file instead of its result.
 from __future__ import annotations
 
 import math
+import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +37,20 @@ _STATES: dict[str, tuple[Status, str]] = {
     "NODE_FAIL": ("killed", "the node of the Slurm job failed"),
     "INTERRUPTED": ("killed", "the job's process was ended from outside"),
 }
+
+
+@contextmanager
+def _deaf_children() -> Iterator[None]:
+    """Processes that are started here never get the terminal's Ctrl-C; ours comes at the end.
+
+    submitit's own processes share our terminal: each would die of an interruption with a traceback, and leave its job without
+    anybody who ends it in order. ``close`` does that.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 class SlurmExecutor:
@@ -75,7 +91,8 @@ class SlurmExecutor:
         self._beat.touch()
         self._executor.update_parameters(**self._resources(job))
         try:
-            handle = self._executor.submit(run_guarded, job_text(job, self._beat.path))
+            with _deaf_children():
+                handle = self._executor.submit(run_guarded, job_text(job, self._beat.path))
         except Exception as error:  # submitit raises its own and subprocess's errors
             raise EnvironmentError_(f"Slurm refused a job: {error}") from error
         self._jobs[job.id] = (job, handle)

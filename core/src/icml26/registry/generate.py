@@ -24,6 +24,7 @@ from icml26.records import write_text_durably
 from icml26.registry import toml
 from icml26.registry.model import PluginEntry, json_schema
 from icml26.registry.reader import parse_registry, read_registry
+from icml26.smallfiles import read_bytes, read_text
 
 HEADER = """\
 # Plugins of icml26, generated from their own metadata: do not edit, run `nox -s registry`.
@@ -42,7 +43,7 @@ def project_entry(folder: Path, source: Mapping[str, Any] | None = None) -> dict
     """
     pyproject = folder / "pyproject.toml"
     try:
-        project = tomllib.loads(pyproject.read_text(encoding="utf-8"))["project"]
+        project = tomllib.loads(read_text(pyproject))["project"]
     except (OSError, ValueError, KeyError) as error:
         raise InputError(f"{pyproject}: no readable [project] table ({error})") from error
     points = project.get("entry-points", {}).get("icml26", {})
@@ -78,7 +79,7 @@ def project_entry(folder: Path, source: Mapping[str, Any] | None = None) -> dict
 def wheel_row(path: Path) -> dict[str, str]:
     """The file name and sha256 of a released wheel; raises InputError when it cannot be read."""
     try:
-        return {"file": path.name, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
+        return {"file": path.name, "sha256": hashlib.sha256(read_bytes(path)).hexdigest()}
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror or error})") from error
 
@@ -158,7 +159,7 @@ def _index(folder: Path, package: str) -> dict[str, Any]:
         path = base / package / "icml26-index.json"
         if path.exists():
             try:
-                document = json.loads(path.read_text(encoding="utf-8"))
+                document = json.loads(read_text(path))
             except ValueError as error:
                 raise InputError(f"{path}: not valid JSON ({error})") from error
             if isinstance(document, dict) and document.get("schema") == "icml26.index/1":

@@ -23,6 +23,7 @@ from icml26.registry.model import GitSource, IndexSource, PathSource, PluginEntr
 from icml26.registry.package_index import Link
 from icml26.registry.target import IndexOptions, Target
 from icml26.registry.wheels import check_hash, check_wheel
+from icml26.smallfiles import read_text
 
 WHEEL_LIMIT = 2 << 30
 
@@ -171,7 +172,7 @@ def _check_project(folder: Path, entry: PluginEntry) -> None:
     """Whether a source folder is the project that the entry promises."""
     path = folder / "pyproject.toml"
     try:
-        project = tomllib.loads(path.read_text(encoding="utf-8"))["project"]
+        project = tomllib.loads(read_text(path))["project"]
         name, points = str(project["name"]), project.get("entry-points", {}).get(ENTRY_POINT_GROUP, {})
     except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
         raise EnvironmentError_(

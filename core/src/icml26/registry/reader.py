@@ -13,6 +13,7 @@ from pydantic import BaseModel, ValidationError
 from icml26.errors import InputError
 from icml26.registry.model import SCHEMA, PathSource, PluginEntry
 from icml26.registry.rules import shown
+from icml26.smallfiles import read_bytes
 
 SIZE_LIMIT = 5 << 20
 ENTRY_LIMIT = 20_000
@@ -42,10 +43,7 @@ class Registry:
 def read_registry(path: Path, name: str) -> Registry:
     """Read the registry file at ``path``; raises InputError when the whole document cannot be used."""
     try:
-        size = path.stat().st_size
-        if size > SIZE_LIMIT:
-            raise InputError(f"{path}: {size / 2**20:.0f} MB; a registry has at most {SIZE_LIMIT >> 20} MB")
-        data = path.read_bytes()
+        data = read_bytes(path, SIZE_LIMIT)
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror or error})") from error
     return parse_registry(data, name, str(path), folder=path.resolve().parent)

@@ -15,9 +15,11 @@ from icml26.home import cache_folder, config_folder
 from icml26.records import write_text_durably
 from icml26.registry import net, rules, toml
 from icml26.registry.reader import SIZE_LIMIT, Registry, parse_registry, read_registry
+from icml26.smallfiles import read_bytes, read_text
 
 BUILT_IN = "icml26"
 FRESH_SECONDS = 24 * 3600.0
+_NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,7 @@ def added() -> tuple[Source, ...]:
     """The registries that were added; raises InputError when their file is damaged."""
     path = config_file()
     try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
+        document = tomllib.loads(read_text(path, SIZE_LIMIT))
         return tuple(
             Source(rules.plugin_name(str(name)), str(table["location"]))
             for name, table in document.get("registry", {}).items()
@@ -88,7 +90,10 @@ def resolve_location(location: str) -> str:
 
 
 def add(name: str, location: str) -> tuple[Source, Registry]:
-    """Read a registry and remember it under ``name``; raises UsageError when the name is taken or the document unusable."""
+    """Read a registry and remember it under ``name``.
+
+    Raises UsageError when the name is taken, InputError when the document is unusable or every entry of it is refused.
+    """
     try:
         rules.plugin_name(name)
     except ValueError as error:
@@ -98,8 +103,17 @@ def add(name: str, location: str) -> tuple[Source, Registry]:
         raise UsageError(f"there is a registry {name!r} already; `icml26 registry remove {name}` first")
     source = Source(name, resolve_location(location))
     registry = read(source, refresh=True)
+    if registry.rejected and not registry.plugins:
+        _cached(source).unlink(missing_ok=True)
+        raise InputError(f"{source.location}: {_all_refused(registry)}")
     _write((*existing, source))
     return source, registry
+
+
+def _all_refused(registry: Registry) -> str:
+    reasons = [f"{item.entry}: {item.reason}" for item in registry.rejected]
+    more = [f"and {len(reasons) - _NAMED} more; `icml26 registry check` lists them"] if len(reasons) > _NAMED else []
+    return f"every entry is refused, so it was not added ({' | '.join([*reasons[:_NAMED], *more])})"
 
 
 def remove(name: str) -> Source:
@@ -172,7 +186,7 @@ def _age(path: Path) -> float:
 
 
 def _parse_cached(source: Source, cached: Path) -> Registry:
-    return parse_registry(cached.read_bytes(), source.name, source.location)
+    return parse_registry(read_bytes(cached), source.name, source.location)
 
 
 def _write(chosen: tuple[Source, ...]) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from icml26.keys import from_jsonable
+from icml26.smallfiles import open_regular
 
 _MAXIMUM_BYTES = 8_000_000
 _MAXIMUM_POINTS = 200
@@ -20,7 +21,7 @@ def read_curves(folder: Path | None, name: str | None) -> dict[str, Points]:
     if folder is None or name != "curves.jsonl":
         return {}
     try:
-        with (folder / name).open("rb") as file:
+        with open_regular(folder / name) as file:
             text = file.read(_MAXIMUM_BYTES).decode("utf-8", errors="replace")
     except OSError:
         return {}

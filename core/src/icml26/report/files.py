@@ -11,6 +11,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from icml26.report.collect import Run
+from icml26.smallfiles import open_regular
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}(/[A-Za-z0-9][A-Za-z0-9._-]{0,99})?")
 _LOG_BYTES = 16_000
@@ -91,7 +92,7 @@ def _tail(folder: Path | None, name: str | None) -> tuple[str | None, bool]:
     if path is None:
         return None, False
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             length = file.seek(0, os.SEEK_END)
             file.seek(max(0, length - _LOG_BYTES))
             data = file.read(_LOG_BYTES)

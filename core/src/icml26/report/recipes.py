@@ -6,12 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from icml26.digits import number
 from icml26.figures import figure_data
 from icml26.leaderboard import Outcome
 from icml26.recipes import Figure
 from icml26.report.collect import Run
 from icml26.report.drawing import recipe_plot
-from icml26.report.views import Plot, number
+from icml26.report.views import Plot
 
 _STATES = {"holds": "holds", "fails": "does not hold", "void": "void", "not-measured": "not measured"}
 _FIGURES_A_RECIPE = 6

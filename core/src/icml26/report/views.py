@@ -7,21 +7,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from icml26.digits import MISSING, number, spread
 from icml26.leaderboard import MetricFacts, Outcome, Row, comparisons, default_baseline, rows
 from icml26.report.collect import Board, Run, TaskBoard
 from icml26.report.plots import Mark, mark
 from icml26.statistics import Comparison, Estimate
-
-MISSING = "–"
-
-
-def number(value: float | int | None) -> str:
-    """Four significant digits, ``–`` for None, thin spaces never: numbers can be copied."""
-    if value is None:
-        return MISSING
-    if isinstance(value, int) or (float(value).is_integer() and abs(value) < 1e6):
-        return str(int(value)) if math.isfinite(value) else str(value)
-    return f"{value:.4g}"
 
 
 def duration(seconds: float | None) -> str:
@@ -48,19 +38,6 @@ def size(count: int | float | None) -> str:
             return f"{count:.3g} {unit}" if unit != "B" else f"{int(count)} B"
         count /= 1024
     return f"{count:.3g} TiB"
-
-
-def spread(estimate: Estimate) -> tuple[str, str]:
-    """The value and ``± half width`` with as many decimals as the interval deserves; the second is empty without one."""
-    if estimate.low is None or estimate.high is None:
-        return number(estimate.value), ""
-    half = (estimate.high - estimate.low) / 2
-    if half <= 0 or not math.isfinite(half):
-        return number(estimate.value), ""
-    decimals = 1 - math.floor(math.log10(half))
-    if decimals < 0 or decimals > 6 or abs(estimate.value) >= 1e6:
-        return f"{estimate.value:.4g}", f"± {half:.2g}"
-    return f"{estimate.value:.{decimals}f}", f"± {half:.{decimals}f}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -111,10 +111,10 @@ def check_plugin(
             shutil.rmtree(place, ignore_errors=True)
 
 
-def smoke_scores(name: str) -> dict[str, object]:
-    """Scores of each method's smoke run, as the index stores them."""
+def smoke_scores(name: str, trial_seconds: float = TRIAL_SECONDS) -> tuple[dict[str, object], dict[str, str]]:
+    """Scores of each method's smoke run, as the index stores them; and for each method without any the reason."""
     with tempfile.TemporaryDirectory(prefix="icml26-check-") as folder:
-        subject = Subject.of(name, folder=Path(folder))
+        subject = Subject.of(name, folder=Path(folder), trial_seconds=trial_seconds)
         try:
             return run_checks.smoke_scores(subject)
         finally:

@@ -12,6 +12,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from icml26.index import INDEX_FILE
+from icml26.smallfiles import open_regular
 from icml26.testing.report import Problem
 from icml26.testing.subject import Subject
 
@@ -51,7 +52,7 @@ def core_is_required_without_a_cap(subject: Subject) -> Iterator[Problem]:
 def wheel_is_complete(path: Path, package: str) -> Iterator[Problem]:
     """A wheel holds the licence, the index, py.typed and the README; no tests."""
     try:
-        with zipfile.ZipFile(path) as archive:
+        with open_regular(path) as file, zipfile.ZipFile(file) as archive:
             names = archive.namelist()
             facts = next(archive.read(name).decode() for name in names if name.endswith(".dist-info/METADATA"))
     except (OSError, zipfile.BadZipFile, StopIteration, UnicodeDecodeError) as error:

@@ -243,17 +243,30 @@ def smoke_scores_stand_still(subject: Subject) -> Iterator[Problem]:
             yield Problem(pair.label, f"scores were {then} and are {now} at the same results_version", fix)
 
 
-def smoke_scores(subject: Subject) -> dict[str, Any]:
-    """What ``--write-index --smoke`` stores: the scores of each method's smoke run, finite ones only."""
-    found = {}
-    for pair in subject.usable_pairs():
-        values = {name: value for name, value in _values(subject.trial(pair)).items() if value is not None}
-        found[pair.method.name] = {
-            "results_version": pair.method.spec.results_version,
+def smoke_scores(subject: Subject) -> tuple[dict[str, Any], dict[str, str]]:
+    """What ``--write-index --smoke`` stores: the scores of each method's smoke run, finite ones only.
+
+    The second result says for each method without scores why it has none.
+    """
+    found: dict[str, Any] = {}
+    without: dict[str, str] = {}
+    paired = {pair.method.qualified: pair for pair in subject.pairs()}
+    for method in subject.entries("method"):
+        pair = paired.get(method.qualified)
+        if pair is None:
+            extra = f" (is its extra {method.spec.extra!r} installed?)" if method.spec.extra else ""
+            without[method.name] = f"fits no dataset that loads without a user's file{extra}"
+            continue
+        record = subject.trial(pair)
+        if not record.succeeded:
+            without[method.name] = f"{record.status}: {(record.error or {}).get('message') or 'no reason is recorded'}"
+            continue
+        found[method.name] = {
+            "results_version": method.spec.results_version,
             "dataset": pair.dataset.qualified,
-            "metrics": values,
+            "metrics": {name: value for name, value in _values(record).items() if value is not None},
         }
-    return found
+    return found, without
 
 
 def _against_direction(metric: Entry, outputs: list[Any], truth: Any, *, strict: bool) -> Iterator[Problem]:

@@ -19,6 +19,7 @@ from icml26.errors import Icml26Error, PluginError, UsageError
 from icml26.index import INDEX_FILE, SECTIONS
 from icml26.index_build import build_index, differences
 from icml26.names import name_problem, task_problem
+from icml26.smallfiles import read_text
 from icml26.targets import load_target
 from icml26.testing.report import Problem
 from icml26.testing.subject import CONFIGURED, Subject
@@ -59,7 +60,7 @@ def index_agrees(subject: Subject) -> Iterator[Problem]:
     if not path.is_file():
         yield Problem(INDEX_FILE, "is missing from the package", fix)
         return
-    stored = json.loads(path.read_text(encoding="utf-8"))
+    stored = json.loads(read_text(path))
     fresh = build_index(
         stored.get("plugin", plugin.name), plugin.distribution, plugin.module, smoke=stored.get("smoke")
     )
@@ -78,7 +79,7 @@ def names_are_portable(subject: Subject) -> Iterator[Problem]:
 def names_in_index(folder: str) -> Iterator[Problem]:
     """What is wrong with the names in the index of a plugin that cannot be listed."""
     try:
-        document = json.loads((Path(folder) / INDEX_FILE).read_text(encoding="utf-8")) if folder else {}
+        document = json.loads(read_text(Path(folder) / INDEX_FILE)) if folder else {}
     except (OSError, ValueError):
         return
     for kind, section in SECTIONS.items():

@@ -17,6 +17,7 @@ from icml26.plan import Choice, Planner, RunPlan, Settings
 from icml26.plugins import load_catalog
 from icml26.records import RunRecord, RunRequest
 from icml26.runner import Execution, instantiate, run_request
+from icml26.smallfiles import read_text
 from icml26.task import Problem
 from icml26.testing.surroundings import Seen, Surroundings
 
@@ -146,7 +147,7 @@ class Subject:
     def stored_smoke(self) -> dict[str, Any]:
         """The smoke scores in the plugin's index."""
         try:
-            document = json.loads((Path(self.plugin.location) / INDEX_FILE).read_text(encoding="utf-8"))
+            document = json.loads(read_text(Path(self.plugin.location) / INDEX_FILE))
             smoke = document.get("smoke", {})
         except (OSError, ValueError, AttributeError):
             return {}

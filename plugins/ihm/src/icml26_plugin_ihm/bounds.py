@@ -13,6 +13,9 @@ from numpy.typing import NDArray
 XBound = float | Literal["data"]
 YBound = float | tuple[float, float] | Literal["data"]
 
+#: Beyond these, squares of values within the bound leave double precision, and a row's norm is no longer known.
+SMALLEST, LARGEST = 1e-100, 1e100
+
 
 class PrivacyLeakWarning(RuntimeWarning):
     """Something was read from private data outside of any mechanism; the stated guarantee does not cover it."""
@@ -44,6 +47,12 @@ def _positive_number(value: object, name: str) -> float:
     number = float(value)
     if not (math.isfinite(number) and number > 0.0):
         raise ValueError(f"{name} must be positive and finite, got {number}")
+    return _representable(number, name)
+
+
+def _representable(number: float, name: str) -> float:
+    if not SMALLEST <= number <= LARGEST:
+        raise ValueError(f"{name} is {number:g}; between {SMALLEST:g} and {LARGEST:g} is possible: change the unit")
     return number
 
 
@@ -51,9 +60,14 @@ def _label_interval(y_bound: object) -> tuple[float, float]:
     if isinstance(y_bound, tuple | list):
         if len(y_bound) != 2:
             raise ValueError(f"y_bound must be a number or a pair (low, high), got {y_bound!r}")
+        for value in y_bound:
+            if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+                raise TypeError(f"y_bound=(low, high) must be two numbers, got {y_bound!r}")
         low, high = float(y_bound[0]), float(y_bound[1])
         if not (math.isfinite(low) and math.isfinite(high) and low < high):
             raise ValueError(f"y_bound=(low, high) needs finite low < high, got ({low}, {high})")
+        _representable(max(abs(low), abs(high)), "the larger of y_bound")
+        _representable(high - low, "the width of y_bound")
         return low, high
     bound = _positive_number(y_bound, "y_bound")
     return -bound, bound
@@ -61,7 +75,7 @@ def _label_interval(y_bound: object) -> tuple[float, float]:
 
 def check_bounds(x_bound: object, y_bound: object) -> None:
     """Refuse bounds that no data could justify (`TypeError`, `ValueError`)."""
-    if x_bound != "data":
+    if not (isinstance(x_bound, str) and x_bound == "data"):
         _positive_number(x_bound, "x_bound")
     if isinstance(y_bound, str):
         if y_bound != "data":
@@ -82,11 +96,15 @@ def resolve_bounds(X: NDArray[np.floating], y: NDArray[np.floating], x_bound: XB
             stacklevel=3,
         )
     if x_bound == "data":
-        x = math.sqrt(max(float(np.einsum("ij,ij->i", X, X, dtype=np.float64).max(initial=0.0)), 0.0)) or 1.0
+        largest = float(np.abs(X).max(initial=0.0))
+        unit = X.astype(np.float64) / (largest or 1.0)
+        x = _representable(
+            largest * math.sqrt(float(np.einsum("ij,ij->i", unit, unit).max(initial=0.0))) or 1.0, "x_bound"
+        )
     else:
         x = float(x_bound)
     if y_bound == "data":
-        largest = float(np.abs(y).max(initial=0.0)) or 1.0
+        largest = _representable(float(np.abs(y).max(initial=0.0)) or 1.0, "y_bound")
         low, high = -largest, largest
     else:
         low, high = _label_interval(y_bound)

@@ -287,20 +287,34 @@ class Uci(Dataset[Inputs, Truth]):
     def load(self, ctx: RunContext) -> Tabular:
         c = self.config
         folder = Path(c.path)
-        parts = sorted(folder.glob("data*.csv.gz"))
+        parts = sorted(part for part in folder.glob("data*.csv.gz") if part.is_file())
         mask_file = folder / "test_mask.csv.gz"
         if not parts or not mask_file.is_file():
             raise InputError(
                 f"{folder} holds no data.csv.gz and test_mask.csv.gz; get the folder of one set, such as 'airfoil', from "
                 "https://github.com/treforevans/uci_datasets and give its path"
             )
-        data = np.concatenate([_csv(part) for part in parts])
+        tables = [_csv(part) for part in parts]
+        widths = {part.name: table.shape[1] for part, table in zip(parts, tables, strict=True)}
+        if len(set(widths.values())) > 1:
+            raise InputError(f"{folder}: the parts of the data differ in their number of columns: {widths}")
+        data = np.concatenate(tables)
         mask = _csv(mask_file)
         if mask.shape[0] != len(data) or c.split >= mask.shape[1] or data.shape[1] < 2:
             raise InputError(
                 f"{mask_file} is {mask.shape}, the data {data.shape}: split {c.split} of these does not exist"
             )
-        test = mask[:, c.split] != 0
+        odd = np.flatnonzero(~np.isin(mask[:, c.split], (0.0, 1.0)))
+        if len(odd):
+            raise InputError(
+                f"{mask_file} holds {mask[odd[0], c.split]:g} in row {odd[0]}; 0 (train) or 1 (test) is expected"
+            )
+        test = mask[:, c.split] == 1.0
+        if np.count_nonzero(~test) < 2 or not test.any():
+            raise InputError(
+                f"{mask_file}: split {c.split} has {np.count_nonzero(~test)} training and {np.count_nonzero(test)} test rows; "
+                "at least 2 and 1 are needed"
+            )
         X, y = data[:, :-1], data[:, -1]
         names = tuple(f"x{j}" for j in range(X.shape[1]))
         split, info = c.scaled(Split(X[~test], y[~test], X[test], y[test]), names)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Literal
 
 from icml26_plugin_ihm.baselines import adassp, gradient_descent
-from icml26_plugin_ihm.bounds import XBound, YBound
 from icml26_plugin_ihm.calibration import (
     Accounting,
     DescentAccounting,
@@ -17,7 +17,7 @@ from icml26_plugin_ihm.calibration import (
     plan_linear_mixing,
     tuned_schedule,
 )
-from icml26_plugin_ihm.linear_model import Budget, PrivateLinearModel, RandomState, Releases, check_count
+from icml26_plugin_ihm.linear_model import Budget, PrivateLinearModel, Releases, check_count
 from icml26_plugin_ihm.mixing import iterative_hessian_mixing, linear_mixing
 from icml26_plugin_ihm.noise import NoiseSource
 from icml26_plugin_ihm.rows import BoundedRows, Moments
@@ -36,6 +36,7 @@ def check_sketch(sketch: str, k: int | None, k_factor: float | Literal["auto"], 
         raise ValueError(f"varrho must lie strictly between 0 and 1, got {varrho!r}")
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class IterativeHessianMixing(PrivateLinearModel):
     """Differentially private least squares by iterative Hessian mixing (Lev et al., ICML 2026).
 
@@ -59,42 +60,12 @@ class IterativeHessianMixing(PrivateLinearModel):
     coef_ (d,), intercept_ : in the user's units. privacy_report_ : `PrivacyReport`. plan_ : calibrated scales.
     """
 
-    def __init__(
-        self,
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        *,
-        x_bound: XBound = 1.0,
-        y_bound: YBound = 1.0,
-        iterations: int | Literal["auto"] = 3,
-        k: int | None = None,
-        k_factor: float | Literal["auto"] = 6.0,
-        varrho: float | None = None,
-        sketch: Sketch = "wishart",
-        accounting: Accounting = "paper",
-        fit_intercept: bool = False,
-        clip_inputs: bool = True,
-        random_state: RandomState = None,
-        secure: bool = False,
-        chunk_rows: int | None = None,
-        diagnostics: bool = False,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.x_bound = x_bound
-        self.y_bound = y_bound
-        self.iterations = iterations
-        self.k = k
-        self.k_factor = k_factor
-        self.varrho = varrho
-        self.sketch = sketch
-        self.accounting = accounting
-        self.fit_intercept = fit_intercept
-        self.clip_inputs = clip_inputs
-        self.random_state = random_state
-        self.secure = secure
-        self.chunk_rows = chunk_rows
-        self.diagnostics = diagnostics
+    iterations: int | Literal["auto"] = 3
+    k: int | None = None
+    k_factor: float | Literal["auto"] = 6.0
+    varrho: float | None = None
+    sketch: Sketch = "wishart"
+    accounting: Accounting = "paper"
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -123,6 +94,7 @@ class IterativeHessianMixing(PrivateLinearModel):
         return Releases(release.theta, plan)
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class AdaSSP(PrivateLinearModel):
     """Adaptive sufficient-statistics perturbation (Wang 2018): noisy Gram matrix and X^T y with an adaptive ridge.
 
@@ -130,36 +102,9 @@ class AdaSSP(PrivateLinearModel):
     of the mixing paper. Other parameters and attributes as in `IterativeHessianMixing`.
     """
 
-    def __init__(
-        self,
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        *,
-        x_bound: XBound = 1.0,
-        y_bound: YBound = 1.0,
-        shift: Shift = "wang",
-        varrho: float | None = None,
-        accounting: Accounting = "paper",
-        fit_intercept: bool = False,
-        clip_inputs: bool = True,
-        random_state: RandomState = None,
-        secure: bool = False,
-        chunk_rows: int | None = None,
-        diagnostics: bool = False,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.x_bound = x_bound
-        self.y_bound = y_bound
-        self.shift = shift
-        self.varrho = varrho
-        self.accounting = accounting
-        self.fit_intercept = fit_intercept
-        self.clip_inputs = clip_inputs
-        self.random_state = random_state
-        self.secure = secure
-        self.chunk_rows = chunk_rows
-        self.diagnostics = diagnostics
+    shift: Shift = "wang"
+    varrho: float | None = None
+    accounting: Accounting = "paper"
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -173,44 +118,17 @@ class AdaSSP(PrivateLinearModel):
         return Releases(adassp(rows, plan, noise, repeats=repeats, moments=moments), plan)
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class LinearMixing(PrivateLinearModel):
     """One-shot mixing: least squares on a single Gaussian sketch of [X, y].
 
     Parameters and attributes as in `IterativeHessianMixing`.
     """
 
-    def __init__(
-        self,
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        *,
-        x_bound: XBound = 1.0,
-        y_bound: YBound = 1.0,
-        k: int | None = None,
-        k_factor: float = 2.5,
-        varrho: float | None = None,
-        sketch: Sketch = "wishart",
-        fit_intercept: bool = False,
-        clip_inputs: bool = True,
-        random_state: RandomState = None,
-        secure: bool = False,
-        chunk_rows: int | None = None,
-        diagnostics: bool = False,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.x_bound = x_bound
-        self.y_bound = y_bound
-        self.k = k
-        self.k_factor = k_factor
-        self.varrho = varrho
-        self.sketch = sketch
-        self.fit_intercept = fit_intercept
-        self.clip_inputs = clip_inputs
-        self.random_state = random_state
-        self.secure = secure
-        self.chunk_rows = chunk_rows
-        self.diagnostics = diagnostics
+    k: int | None = None
+    k_factor: float = 2.5
+    varrho: float | None = None
+    sketch: Sketch = "wishart"
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -226,6 +144,7 @@ class LinearMixing(PrivateLinearModel):
         return Releases(theta, plan)
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class NoisyGradientDescent(PrivateLinearModel):
     """Full-batch gradient descent with noise on each clipped gradient.
 
@@ -234,36 +153,9 @@ class NoisyGradientDescent(PrivateLinearModel):
     `IterativeHessianMixing`.
     """
 
-    def __init__(
-        self,
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        *,
-        x_bound: XBound = 1.0,
-        y_bound: YBound = 1.0,
-        steps: int = 10,
-        learning_rate: float | Literal["isotropic"] = "isotropic",
-        accounting: DescentAccounting = "gdp",
-        fit_intercept: bool = False,
-        clip_inputs: bool = True,
-        random_state: RandomState = None,
-        secure: bool = False,
-        chunk_rows: int | None = None,
-        diagnostics: bool = False,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.x_bound = x_bound
-        self.y_bound = y_bound
-        self.steps = steps
-        self.learning_rate = learning_rate
-        self.accounting = accounting
-        self.fit_intercept = fit_intercept
-        self.clip_inputs = clip_inputs
-        self.random_state = random_state
-        self.secure = secure
-        self.chunk_rows = chunk_rows
-        self.diagnostics = diagnostics
+    steps: int = 10
+    learning_rate: float | Literal["isotropic"] = "isotropic"
+    accounting: DescentAccounting = "gdp"
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -25,7 +26,16 @@ def as_generator(random_state: RandomState) -> np.random.Generator:
         return random_state
     if isinstance(random_state, np.random.RandomState):
         return np.random.default_rng(random_state.randint(0, 2**32, size=4, dtype=np.uint32))
-    return np.random.default_rng(random_state)
+    try:
+        return np.random.default_rng(random_state)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"random_state must be None, a non-negative integer, a Generator or a RandomState, got {random_state!r}"
+        ) from error
+
+
+#: Where the calibration is still checked; any budget beyond 20 or so says nothing about a person already.
+LARGEST_EPSILON = 1e9
 
 
 class Budget(NamedTuple):
@@ -37,8 +47,12 @@ class Budget(NamedTuple):
 
 def check_budget(epsilon: float, delta: float | None, n: int) -> Budget:
     """The budget with delta defaulting to 1/n^2; `ValueError` when out of range, a warning when delta > 1/n."""
-    if not (isinstance(epsilon, int | float | np.number) and math.isfinite(epsilon) and epsilon > 0):
+    if isinstance(epsilon, bool) or not (
+        isinstance(epsilon, int | float | np.number) and math.isfinite(epsilon) and epsilon > 0
+    ):
         raise ValueError(f"epsilon must be positive and finite, got {epsilon!r}")
+    if epsilon > LARGEST_EPSILON:
+        raise ValueError(f"epsilon={epsilon:g} is no privacy at all; at most {LARGEST_EPSILON:g} can be calibrated")
     delta = 1.0 / n**2 if delta is None else delta
     if not (isinstance(delta, int | float | np.number) and 0.0 < delta < 1.0):
         raise ValueError(f"delta must lie strictly between 0 and 1, got {delta!r}")
@@ -73,19 +87,24 @@ class Simulation(NamedTuple):
     """The budget of one of them; publishing all of them spends R times as much."""
 
 
+@dataclass(eq=False, repr=False)
 class PrivateLinearModel(RegressorMixin, BaseEstimator):
-    """What all private linear models share: bounds, noise, units, report. Subclasses say how theta is released."""
+    """What all private linear models share: parameters, bounds, noise, units, report. Subclasses say how theta is released.
 
-    epsilon: float
-    delta: float | None
-    x_bound: XBound
-    y_bound: YBound
-    fit_intercept: bool
-    clip_inputs: bool
-    random_state: RandomState
-    secure: bool
-    chunk_rows: int | None
-    diagnostics: bool
+    Each is a dataclass: that writes the `__init__` which scikit-learn reads parameters from, and which only stores them.
+    """
+
+    epsilon: float = 1.0
+    delta: float | None = None
+    _: KW_ONLY
+    x_bound: XBound = 1.0
+    y_bound: YBound = 1.0
+    fit_intercept: bool = False
+    clip_inputs: bool = True
+    random_state: RandomState = None
+    secure: bool = False
+    chunk_rows: int | None = None
+    diagnostics: bool = False
 
     def _release(
         self, rows: BoundedRows, moments: Moments, budget: Budget, noise: NoiseSource, repeats: int
@@ -94,6 +113,9 @@ class PrivateLinearModel(RegressorMixin, BaseEstimator):
 
     def _check_parameters(self) -> None:
         check_bounds(self.x_bound, self.y_bound)
+        for name in ("fit_intercept", "clip_inputs", "secure", "diagnostics"):
+            if not isinstance(getattr(self, name), bool | np.bool_):
+                raise ValueError(f"{name} must be True or False, got {getattr(self, name)!r}")
         if self.secure and self.random_state is not None:
             raise ValueError("secure=True draws from the operating system and takes no seed; leave random_state=None")
         if self.chunk_rows is not None:
@@ -115,10 +137,14 @@ class PrivateLinearModel(RegressorMixin, BaseEstimator):
         """
         self._check_parameters()
         check_count(n_features, "n_features", 1)
-        if self.x_bound == "data" or self.y_bound == "data":
+        if "data" in (self.x_bound, self.y_bound):
             raise ValueError("fit_stream needs x_bound and y_bound as numbers")
+        if not callable(batches):
+            raise ValueError("batches must be a function: it is called once a pass and yields (X, y) pairs each time")
         nothing = np.empty((0, n_features))
         self.n_features_in_ = n_features
+        if hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
         bounds = resolve_bounds(nothing, nothing[:, 0], self.x_bound, self.y_bound)
         return self._fit(self._bounded(batches, n_features, bounds), bounds)
 
@@ -169,7 +195,12 @@ class PrivateLinearModel(RegressorMixin, BaseEstimator):
         return self
 
     def _report(self, plan: Plan, bounds: Bounds) -> PrivacyReport:
-        return privacy_report(plan, bounds_from_data=bounds.from_data, secure_noise=self.secure)
+        return privacy_report(
+            plan,
+            bounds_from_data=bounds.from_data,
+            secure_noise=bool(self.secure),
+            seeded_noise=self.random_state is not None,
+        )
 
     def _in_user_units(
         self, theta: NDArray[np.float64], bounds: Bounds
@@ -193,7 +224,7 @@ class PrivateLinearModel(RegressorMixin, BaseEstimator):
 
     def predict(self, X: ArrayLike) -> NDArray[np.float64]:
         """Predicted labels (n,) of X (n, d), in the units of y."""
-        check_is_fitted(self)
+        check_is_fitted(self, "coef_")
         rows = np.asarray(validate_data(self, X, reset=False, dtype=[np.float64, np.float32]))
         return np.asarray(rows @ self.coef_ + self.intercept_, dtype=np.float64)
 

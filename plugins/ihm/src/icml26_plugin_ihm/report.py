@@ -50,6 +50,8 @@ class PrivacyReport:
     """True: the bounds themselves were read from private data, which no number here covers."""
     secure_noise: bool = False
     """True: noise came from OpenDP's samplers; False: floating-point noise of NumPy."""
+    seeded_noise: bool = False
+    """True: noise came from a given random_state; whoever knows that can subtract it."""
 
     @property
     def replace_one(self) -> tuple[float, float]:
@@ -78,10 +80,14 @@ class PrivacyReport:
         lines.append(f"  adjacency: {self.adjacency}")
         if self.bounds_from_data:
             lines.append("  NOT PRIVATE AS STATED: bounds were computed from the data")
+        if self.seeded_noise:
+            lines.append("  seeded: whoever knows the random_state can subtract the noise; release fits without one")
         return "\n".join(lines)
 
 
-def privacy_report(plan: Plan, *, bounds_from_data: bool = False, secure_noise: bool = False) -> PrivacyReport:
+def privacy_report(
+    plan: Plan, *, bounds_from_data: bool = False, secure_noise: bool = False, seeded_noise: bool = False
+) -> PrivacyReport:
     """The ledger of any plan."""
     accounting: str
     if isinstance(plan, HessianMixingPlan):
@@ -100,6 +106,7 @@ def privacy_report(plan: Plan, *, bounds_from_data: bool = False, secure_noise: 
         spends,
         bounds_from_data=bounds_from_data,
         secure_noise=secure_noise,
+        seeded_noise=seeded_noise,
     )
 
 
