@@ -2,8 +2,10 @@
 
     python benchmarks/tune.py [--jobs 2] [--only uld whp]
 
-What the store has is reused. Writes ``tuning.csv`` beside this file (one run a row; not with ``--only``) and prints the
-means over seeds and what the rules choose. ``--read`` only judges that file.
+Writes ``tuning.csv`` beside this file (one run a row) and prints the means over seeds and what the rules choose. Runs that
+stand in the file are not run again, so that a search that was stopped goes on; delete it to measure anew. ``--read`` only
+judges it. A bench of icml26 starts a process for each run and scores the reference points again in each: here a process
+keeps them, at a quarter of the cost.
 
 The rules, the same for all methods and fixed before the first run:
 
@@ -21,35 +23,37 @@ import csv
 import json
 import math
 import statistics
-from collections.abc import Iterable, Mapping
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
+from functools import lru_cache
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import icml26
+import torch
+from icml26 import Problem, RunContext
+from icml26.errors import InputError
 from icml26.grid import read_bench
+from icml26.plan import Choice
+from icml26_plugin_divergence_decoding import metrics
 
 HERE = Path(__file__).parent
 GRID, RESULTS = HERE / "tuning.toml", HERE / "tuning.csv"
 REFERENCES = ("target", "retrain")
 MOST_FORGET = 0.10
-SCORES = {
-    "agg": "agg",
-    "mem": "agg.mem",
-    "priv": "agg.priv",
-    "utility": "agg.utility",
-    "forget": "keyword-forget",
-    "retain": "keyword-retain",
-    "auc": "mia.loss",
-    "gap": "mia-gap",
-}
+SCORES = ("agg", "mem", "priv", "utility", "forget", "retain", "auc", "gap")
 
 
 @dataclass(frozen=True)
 class Run:
     """One run: ``row`` names the grid (a method or a variant of one), ``options`` are its values as JSON; scores 0 to 1.
 
-    Scores of a run that was refused are NaN.
+    ``auc`` is the loss attack's, ``gap`` its distance from the retrained model's, ``seconds`` CPU time of the method without
+    scoring (auxiliaries come from the cache when another point trained them). Of a refused run all are NaN.
     """
 
     row: str
@@ -119,43 +123,64 @@ def _json(options: Mapping[str, Any]) -> str:
     return json.dumps(dict(options), sort_keys=True)
 
 
-def measure(only: list[str], jobs: int, store: Path | None, output: Path | None) -> list[Run]:
-    """Run what the store does not have; raises RuntimeError when a run failed for another reason than its options."""
-    grid = read_bench(GRID)
-    chosen = {c.label or c.name: c for c in grid.methods}
-    if only:
-        chosen = {label: c for label, c in chosen.items() if row_of(label) in only}
-    done = icml26.bench(
-        chosen.values(),
-        grid.datasets,
-        seeds=grid.seeds,
-        metrics=grid.metrics,
-        jobs=jobs,
-        threads=1,
-        figures="none",
-        store=store,
-        output=output,
-    )
-    runs = []
-    for outcome in done.outcomes:
-        record, choice = outcome.record, chosen[outcome.method]
-        if record is None or record.status not in ("succeeded", "refused"):
-            raise RuntimeError(f"{outcome.method}, seed {outcome.seed}: {record and record.error}")
-        values = [outcome.value(key) for key in SCORES.values()]
-        scores = [math.nan if value is None else value for value in values]
-        if record.status == "succeeded" and any(map(math.isnan, scores)):
-            raise RuntimeError(f"{outcome.method}, seed {outcome.seed}: a score is missing")
-        seconds = float(record.seconds.get("run", math.nan))
-        runs.append(
-            Run(row_of(outcome.method), choice.name, _json(choice.config), outcome.seed, *scores, seconds=seconds)
-        )
-    order = {(row_of(label), _json(c.config)): i for i, (label, c) in enumerate(chosen.items())}
-    return sorted(runs, key=lambda run: (order[run.row, run.options], run.seed))
+def measure(choices: Sequence[Choice], seeds: Sequence[int], done: list[Run], jobs: int) -> Iterator[list[Run]]:
+    """The runs that ``done`` lacks, those of one row and seed at a time; ``jobs`` processes."""
+    known = {(run.row, run.options, run.seed) for run in done}
+    tasks: dict[tuple[int, str], list[Choice]] = {}
+    for seed in seeds:
+        for choice in choices:
+            row = row_of(choice)
+            if (row, _json(choice.config), seed) not in known:
+                tasks.setdefault((seed, row), []).append(choice)
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+        waiting = [pool.submit(run_row, wanted, seed) for (seed, _), wanted in tasks.items()]
+        for future in as_completed(waiting):
+            yield future.result()
 
 
-def row_of(label: str) -> str:
-    """The name of a grid, from the label of one of its points."""
-    return label.partition(" (")[0]
+def run_row(choices: Sequence[Choice], seed: int) -> list[Run]:
+    """Run points of one row in this process, which keeps the data set and what is known of its reference points."""
+    torch.set_num_threads(1)
+    return [run_point(choice, seed) for choice in choices]
+
+
+def run_point(choice: Choice, seed: int) -> Run:
+    """One run as the runner does it: the same random stream, the paper's defaults under the point's options."""
+    problem = load(seed)
+    began = time.process_time()
+    try:
+        output = icml26.get_method(choice.name, choice.config).run(problem.inputs, *context(choice, seed, problem))
+    except InputError as error:
+        print(f"{choice.label}, seed {seed}: {error}", file=sys.stderr)
+        return Run(row_of(choice), choice.name, _json(choice.config), seed, *[math.nan] * len(SCORES), seconds=math.nan)
+    seconds = time.process_time() - began
+    parts, attack = metrics.agg(output, problem.truth), metrics.mia(output, problem.truth)
+    scores = {
+        "agg": parts[""],
+        **{name: parts[name] for name in ("mem", "priv", "utility")},
+        "forget": metrics.keyword_forget(output, problem.truth),
+        "retain": metrics.keyword_retain(output, problem.truth),
+        "auc": attack["loss"],
+        "gap": metrics.mia_gap(output, problem.truth),
+    }
+    return Run(row_of(choice), choice.name, _json(choice.config), seed, **scores, seconds=seconds)
+
+
+def context(choice: Choice, seed: int, problem: Problem[Any, Any]) -> tuple[Any, ...]:
+    """What a method's ``run`` takes beside its inputs; the oracle is told the truth."""
+    own = RunContext(seed)
+    return (own, problem.truth) if choice.name == "retrain" else (own,)
+
+
+@lru_cache(1)
+def load(seed: int) -> Problem[Any, Any]:
+    """The data set of a seed, whose models the first one to ask trains."""
+    return icml26.load_dataset("divergence-decoding/mini-tofu", seed=seed)
+
+
+def row_of(choice: Choice) -> str:
+    """The name of the grid that a point belongs to: what its label begins with."""
+    return (choice.label or choice.name).partition(" (")[0]
 
 
 def write(runs: Iterable[Run], path: Path) -> None:
@@ -202,17 +227,19 @@ def main() -> None:
     """Measure (or read) and judge."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--jobs", type=int, default=1, help="runs side by side")
-    parser.add_argument("--only", nargs="+", default=[], help="rows to run and show; tuning.csv is not written")
-    parser.add_argument("--store", type=Path, help="file of records (default: ICML26_HOME's)")
-    parser.add_argument("--output", type=Path, help="folder of runs (default: ICML26_HOME's)")
+    parser.add_argument("--only", nargs="+", default=[], help="rows to run")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="file of runs (default: tuning.csv)")
     parser.add_argument("--read", action="store_true", help="judge tuning.csv without running anything")
     options = parser.parse_args()
-    if options.read:
-        runs = read(RESULTS)
-    else:
-        runs = measure(options.only, options.jobs, options.store, options.output)
-        if not options.only:
-            write(runs, RESULTS)
+    runs = read(options.results) if options.results.exists() else []
+    if not options.read:
+        grid = read_bench(GRID)
+        order = {(row_of(c), _json(c.config)): i for i, c in enumerate(grid.methods)}
+        runs = [run for run in runs if (run.row, run.options) in order]
+        wanted = [c for c in grid.methods if not options.only or row_of(c) in options.only]
+        for found in measure(wanted, grid.seeds, runs, options.jobs):
+            runs = sorted([*runs, *found], key=lambda run: (order[run.row, run.options], run.seed))
+            write(runs, options.results)
     show(runs)
 
 
