@@ -24,7 +24,6 @@ import json
 import math
 import statistics
 import sys
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
@@ -52,8 +51,7 @@ SCORES = ("agg", "mem", "priv", "utility", "forget", "retain", "auc", "gap")
 class Run:
     """One run: ``row`` names the grid (a method or a variant of one), ``options`` are its values as JSON; scores 0 to 1.
 
-    ``auc`` is the loss attack's, ``gap`` its distance from the retrained model's, ``seconds`` CPU time of the method without
-    scoring (auxiliaries come from the cache when another point trained them). Of a refused run all are NaN.
+    ``auc`` is the loss attack's, ``gap`` its distance from the retrained model's. Of a refused run all are NaN.
     """
 
     row: str
@@ -68,7 +66,6 @@ class Run:
     retain: float
     auc: float
     gap: float
-    seconds: float
 
 
 @dataclass(frozen=True)
@@ -92,7 +89,7 @@ def points(runs: Iterable[Run]) -> dict[str, list[Point]]:
                 same[0].method,
                 json.loads(options),
                 tuple(sorted(run.seed for run in same)),
-                {name: statistics.fmean(getattr(run, name) for run in same) for name in (*SCORES, "seconds")},
+                {name: statistics.fmean(getattr(run, name) for run in same) for name in SCORES},
             )
             for options, same in grid.items()
         ]
@@ -147,13 +144,11 @@ def run_row(choices: Sequence[Choice], seed: int) -> list[Run]:
 def run_point(choice: Choice, seed: int) -> Run:
     """One run as the runner does it: the same random stream, the paper's defaults under the point's options."""
     problem = load(seed)
-    began = time.process_time()
     try:
         output = icml26.get_method(choice.name, choice.config).run(problem.inputs, *context(choice, seed, problem))
     except InputError as error:
         print(f"{choice.label}, seed {seed}: {error}", file=sys.stderr)
-        return Run(row_of(choice), choice.name, _json(choice.config), seed, *[math.nan] * len(SCORES), seconds=math.nan)
-    seconds = time.process_time() - began
+        return Run(row_of(choice), choice.name, _json(choice.config), seed, *[math.nan] * len(SCORES))
     parts, attack = metrics.agg(output, problem.truth), metrics.mia(output, problem.truth)
     scores = {
         "agg": parts[""],
@@ -163,7 +158,7 @@ def run_point(choice: Choice, seed: int) -> Run:
         "auc": attack["loss"],
         "gap": metrics.mia_gap(output, problem.truth),
     }
-    return Run(row_of(choice), choice.name, _json(choice.config), seed, **scores, seconds=seconds)
+    return Run(row_of(choice), choice.name, _json(choice.config), seed, **scores)
 
 
 def context(choice: Choice, seed: int, problem: Problem[Any, Any]) -> tuple[Any, ...]:
@@ -190,7 +185,7 @@ def write(runs: Iterable[Run], path: Path) -> None:
         writer.writerow(Run.__dataclass_fields__)
         for run in runs:
             scores = (f"{getattr(run, name):.6g}" for name in SCORES)
-            writer.writerow((run.row, run.method, run.options, run.seed, *scores, f"{run.seconds:.1f}"))
+            writer.writerow((run.row, run.method, run.options, run.seed, *scores))
 
 
 def read(path: Path) -> list[Run]:
@@ -202,7 +197,7 @@ def read(path: Path) -> list[Run]:
                 line["method"],
                 line["options"],
                 int(line["seed"]),
-                *(float(line[name]) for name in (*SCORES, "seconds")),
+                *(float(line[name]) for name in SCORES),
             )
             for line in csv.DictReader(file)
         ]
@@ -211,7 +206,7 @@ def read(path: Path) -> list[Run]:
 def show(runs: list[Run]) -> None:
     """A table in Markdown, what the rules choose marked."""
     chosen = choose(runs)
-    names = ("forget", "retain", "agg", "mem", "priv", "utility", "auc", "gap", "seconds")
+    names = ("forget", "retain", "agg", "mem", "priv", "utility", "auc", "gap")
     print(f"| row | point | seeds | {' | '.join(names)} | |\n{'| --- ' * (len(names) + 4)}|")
     for row, grid in points(runs).items():
         swept = {key for point in grid for key, value in point.options.items() if value != grid[0].options.get(key)}

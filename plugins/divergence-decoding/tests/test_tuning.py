@@ -45,7 +45,7 @@ def rows() -> dict[str, dict[str, Any]]:
 def runs_of(tune: ModuleType, row: str, option: int, *scores: tuple[float, float, float]) -> list[Any]:
     """Runs of one point on the seeds 11 and 12; scores are (keyword-forget, keyword-retain, Agg)."""
     return [
-        tune.Run(row, row, f'{{"x": {option}}}', seed, agg, 0.5, 0.5, 0.5, forget, retain, 0.5, 0.1, 1.0)
+        tune.Run(row, row, f'{{"x": {option}}}', seed, agg, 0.5, 0.5, 0.5, forget, retain, 0.5, 0.1)
         for seed, (forget, retain, agg) in zip((11, 12), scores, strict=True)
     ]
 
@@ -79,7 +79,10 @@ def test_every_row_had_as_many_points_all_on_the_same_seeds(tune: ModuleType) ->
 def test_the_results_are_those_of_the_grid(tune: ModuleType) -> None:
     document = tomllib.loads(tune.GRID.read_text(encoding="utf-8"))
     asked = {
-        (entry.get("as", entry["name"]), json.dumps(options | dict(zip(entry["sweep"], values, strict=True)), sort_keys=True))
+        (
+            entry.get("as", entry["name"]),
+            json.dumps(options | dict(zip(entry["sweep"], values, strict=True)), sort_keys=True),
+        )
         for entry in document["bench"]["methods"]
         if isinstance(entry, dict)
         for options in [entry.get("config", {})]
