@@ -39,6 +39,7 @@ class DivergenceLogitsProcessor(LogitsProcessor):
         self.fusion, self.candidates, self.vocabulary = fusion, candidates, vocabulary
         self.centre = not isinstance(forget, NGramModel)
         self.prompt_mask, self.use_cache = attention_mask, use_cache
+        self._unpadded = attention_mask is not None and bool((attention_mask != 0).all())
         self.reset()
 
     def reset(self) -> None:
@@ -54,7 +55,7 @@ class DivergenceLogitsProcessor(LogitsProcessor):
         if self.fusion.idle:
             return scores
         mask = self._mask(input_ids)
-        new = self._follow(input_ids.masked_fill(mask == 0, -1))
+        new = self._follow(input_ids if mask is None else input_ids.masked_fill(mask == 0, -1))
         fed = input_ids[:, -new:]
         logits = {}
         for name, model in self.auxiliaries.items():
@@ -62,8 +63,8 @@ class DivergenceLogitsProcessor(LogitsProcessor):
             if self.use_cache:
                 self._caches[name] = cache_of(output)
             logits[name] = output.logits[:, -1, : self.vocabulary]
-            refuse_nan(logits[name], name)
-        refuse_nan(scores, "target")
+            if self.fusion.rank_k:  # the rank form only orders them: NaN would not show in what comes out
+                refuse_nan(logits[name], name)
         fused = fuse(
             scores,
             logits["forget auxiliary"],
@@ -73,20 +74,34 @@ class DivergenceLogitsProcessor(LogitsProcessor):
             candidates=self.candidates,
             centre=self.centre,
         )
-        return torch.log_softmax(fused, dim=-1)
+        steered = torch.log_softmax(fused, dim=-1)
+        if bool(torch.isnan(steered[:, 0]).any()):  # one NaN makes its whole row NaN: looking at one column is enough
+            self._blame(logits | {"target": scores})
+        return steered
 
-    def _mask(self, ids: torch.Tensor) -> torch.Tensor:
-        """The mask (R, T) of all tokens so far."""
+    @staticmethod
+    def _blame(logits: dict[str, torch.Tensor]) -> None:
+        """InputError that names the model whose logits made the scores NaN."""
+        for name, found in logits.items():
+            refuse_nan(found, name)
+        raise InputError(
+            "The scores became NaN: logits of these models are infinite, or leave no token that can follow."
+        )
+
+    def _mask(self, ids: torch.Tensor) -> torch.Tensor | None:
+        """The mask (R, T) of all tokens so far; None when nothing is padded, so that models need not look at one."""
         prompt = self.prompt_mask
         if prompt is None:
             self._refuse_padding(ids)
-            return torch.ones_like(ids)
+            return None
         rows, length = ids.shape
         if rows % len(prompt) or length < prompt.shape[1]:
             raise InputError(
                 f"The attention mask {tuple(prompt.shape)} is not that of these prompts {tuple(ids.shape)}: "
                 "make one processor for each batch of prompts."
             )
+        if self._unpadded:
+            return None
         repeated = prompt.to(ids.device).long().repeat_interleave(rows // len(prompt), dim=0)
         return torch.cat([repeated, repeated.new_ones(rows, length - prompt.shape[1])], dim=1)
 
