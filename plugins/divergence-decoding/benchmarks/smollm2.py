@@ -254,18 +254,19 @@ def reported(told: Sequence[Told], choosing: Sequence[list[bool]]) -> tuple[int,
     return sum(right for right, _ in pairs), len(pairs), sum(probability for _, probability in pairs) / len(pairs)
 
 
+def show_seed(seed: int, result: dict[str, Any]) -> None:
+    """All points of a seed, as Markdown, and some answers."""
+    print(f"\nseed {seed}, all 12 + 28 facts and what was known before: right answers (mean probability)\n")
+    print("| | forget | neighbours | known |\n| --- | --- | --- | --- |")
+    for name, row in result["table"].items():
+        cells = (f"{sum(t.right)}/{len(t.right)} ({sum(t.probability) / len(t.probability):.2f})" for t in row.values())
+        print(f"| {name}{' *' if name in result['chosen'].values() else ''} | {' | '.join(cells)} |")
+    for said in result["answers"]:
+        print("- {kind}: {question} true {true!r}, target {target!r}, steered {steered!r}".format(**said), flush=True)
+
+
 def show(results: dict[int, dict[str, Any]]) -> None:
-    """All points of each seed, then what was chosen, pooled over seeds, as Markdown."""
-    for seed, result in results.items():
-        print(f"\nseed {seed}, all 12 + 28 facts and what was known before: right answers (mean probability)\n")
-        print("| | forget | neighbours | known |\n| --- | --- | --- | --- |")
-        for name, row in result["table"].items():
-            cells = (
-                f"{sum(t.right)}/{len(t.right)} ({sum(t.probability) / len(t.probability):.2f})" for t in row.values()
-            )
-            print(f"| {name}{' *' if name in result['chosen'].values() else ''} | {' | '.join(cells)} |")
-        for said in result["answers"]:
-            print("- {kind}: {question} true {true!r}, target {target!r}, steered {steered!r}".format(**said))
+    """What was chosen, pooled over seeds, as Markdown."""
     print("\nreported facts, points chosen on the others, all seeds: right answers, 95 % interval, mean probability\n")
     print("| | forget | neighbours | known | chosen |\n| --- | --- | --- | --- | --- |")
     kinds = ("forget", "neighbours", "known")
@@ -286,33 +287,36 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--work", type=Path, required=True, help="folder for trained models and the result")
     parser.add_argument("--layers", type=int, default=4, help="layers of each auxiliary, of 30")
-    parser.add_argument("--epochs", type=int, default=12)
+    parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--lr", type=float, default=2e-4)
-    parser.add_argument("--auxiliary-epochs", type=int, default=25)
+    parser.add_argument("--auxiliary-epochs", type=int, default=18)
     parser.add_argument("--auxiliary-lr", type=float, default=1e-3)
     parser.add_argument("--couple", action=argparse.BooleanOptionalAction, default=False)
     parser.add_argument("--baseline-epochs", type=int, default=5)
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1])
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     options = parser.parse_args()
     torch.set_num_threads(1)
     begun, spent = time.perf_counter(), time.process_time()
     base, tokenizer = original(options.work)
-    results = {}
+    results: dict[int, dict[str, Any]] = {}
     for seed in options.seeds:
         bench = Bench(options, seed, base, tokenizer)
         steered = bench.steered()
         table = bench.table(steered)
         chosen = chosen_points(table, bench.facts.choosing)
         results[seed] = {"table": table, "chosen": chosen, "answers": generations(steered, chosen["linear"], bench)}
-    sizes = [sum(p.numel() for p in model.parameters()) for model in (steered.forget, steered.target)]
-    print(f"auxiliaries: the first {options.layers} of {base.config.num_hidden_layers} layers, "
-          f"{sizes[0] / sizes[1]:.0%} of the target's {sizes[1]} parameters each")  # fmt: skip
+        show_seed(seed, results[seed])
+        sizes = [sum(p.numel() for p in model.parameters()) for model in (steered.forget, steered.target)]
+        settings = {name: value for name, value in vars(options).items() if name != "work"}
+        written = {"settings": settings, "parameters": sizes, "seeds": results}
+        (options.work / "result.json").write_text(json.dumps(written, indent=1) + "\n", encoding="utf-8")
+    print(
+        f"\nauxiliaries: the first {options.layers} of {base.config.num_hidden_layers} layers, "
+        f"{sizes[0] / sizes[1]:.0%} of the target's {sizes[1]} parameters each"
+    )
     show(results)
-    seconds = {"wall": time.perf_counter() - begun, "cpu": time.process_time() - spent}
-    settings = {name: value for name, value in vars(options).items() if name != "work"}
-    written = {"settings": settings, "parameters": sizes, "seconds of this start": seconds, "seeds": results}
-    (options.work / "result.json").write_text(json.dumps(written, indent=1) + "\n", encoding="utf-8")
-    print(f"\n{seconds['wall']:.0f} s, {seconds['cpu']:.0f} s of CPU in this start")
+    wall, cpu = time.perf_counter() - begun, time.process_time() - spent
+    print(f"\n{wall:.0f} s, {cpu:.0f} s of CPU in this start")
 
 
 def original(work: Path) -> tuple[Any, Any]:
