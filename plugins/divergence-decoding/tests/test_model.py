@@ -214,11 +214,12 @@ def test_models_of_different_dtypes_are_fused_in_float32(dtype: torch.dtype) -> 
     assert model.generate(torch.tensor([PROMPTS[0]]), **GREEDY).shape == (1, 13)
 
 
-def test_nan_weights_are_refused() -> None:
+@pytest.mark.parametrize("fusion", [Fusion(1.3), Fusion(0.0, rank_k=3), Fusion(1.3, pinned=(0,))])
+def test_nan_weights_are_refused(fusion: Fusion) -> None:
     broken = llama(1)
     with torch.no_grad():
         next(broken.parameters()).fill_(torch.nan)
-    model = DivergenceModel(llama(0), broken, llama(2), Fusion(1.3))
+    model = DivergenceModel(llama(0), broken, llama(2), fusion)
     with pytest.raises(InputError, match="forget auxiliary gives NaN"):
         model(torch.tensor([PROMPTS[0]]))
     with pytest.raises(InputError, match="forget auxiliary gives NaN"):

@@ -47,7 +47,7 @@ class Digits(Dataset[Inputs, Truth]):
         layers: int = Field(2, ge=1, le=12, description="Layers of the big model.")
         small_width: int = Field(32, ge=8, le=512, multiple_of=8, description="Hidden width of the small model.")
         small_layers: int = Field(2, ge=1, le=12, description="Layers of the small model.")
-        epochs: int = Field(8, ge=1, le=200, description="Epochs of the target and of the retrained reference.")
+        epochs: int = Field(16, ge=1, le=200, description="Epochs of the target and of the retrained reference.")
         lr: float = Field(5e-3, gt=0, lt=1, description="Peak learning rate of the big model.")
 
     def load(self, ctx: RunContext) -> Problem[Inputs, Truth]:

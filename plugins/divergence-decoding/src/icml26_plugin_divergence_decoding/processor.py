@@ -43,6 +43,7 @@ class DivergenceLogitsProcessor(LogitsProcessor):
         for name, model in self.auxiliaries.items():
             if getattr(model, "training", False) and not isinstance(model, NGramModel):
                 warnings.warn(f"The {name} is in training mode: its dropout is noise, call its eval().", stacklevel=2)
+        self._unpadded = attention_mask is not None and bool((attention_mask != 0).all())
         self.reset()
 
     def reset(self) -> None:
@@ -58,7 +59,7 @@ class DivergenceLogitsProcessor(LogitsProcessor):
         if self.fusion.idle:
             return scores
         mask = self._mask(input_ids)
-        new = self._follow(input_ids.masked_fill(mask == 0, -1))
+        new = self._follow(input_ids if mask is None else input_ids.masked_fill(mask == 0, -1))
         fed = input_ids[:, -new:]
         logits = {}
         try:
@@ -68,7 +69,6 @@ class DivergenceLogitsProcessor(LogitsProcessor):
                     self._caches[name] = cache_of(output)
                 logits[name] = output.logits[:, -1, : self.vocabulary]
                 refuse_nan(logits[name], name, finite=True)
-            refuse_nan(scores, "target")
         except BaseException:
             self.reset()  # one cache may have grown and the other not
             raise
@@ -84,16 +84,17 @@ class DivergenceLogitsProcessor(LogitsProcessor):
             centre=self.centre,
         )
         steered = torch.log_softmax(fused, dim=-1)
-        if bool(torch.isnan(steered.amax(-1)).any()):
+        if bool(torch.isnan(steered[:, 0]).any()):  # one NaN makes its whole row NaN: looking at one column is enough
+            refuse_nan(scores, "target")
             raise InputError("Other logits processors forbid every token of a row: there is nothing left to generate.")
         return steered
 
-    def _mask(self, ids: torch.Tensor) -> torch.Tensor:
-        """The mask (R, T) of all tokens so far."""
+    def _mask(self, ids: torch.Tensor) -> torch.Tensor | None:
+        """The mask (R, T) of all tokens so far; None when nothing is padded, so that models need not look at one."""
         prompt = self.prompt_mask
         if prompt is None:
             self._refuse_padding(ids)
-            return torch.ones_like(ids)
+            return None
         rows, length = ids.shape
         if rows % len(prompt) or length < prompt.shape[1]:
             raise InputError(
@@ -105,6 +106,8 @@ class DivergenceLogitsProcessor(LogitsProcessor):
             raise InputError(
                 f"The attention mask has {len(prompt)} rows for {rows} different prompts: give it one row a prompt."
             )
+        if self._unpadded:
+            return None
         repeated = prompt.to(ids.device).long().repeat_interleave(rows // len(prompt), dim=0)
         return torch.cat([repeated, repeated.new_ones(rows, length - prompt.shape[1])], dim=1)
 
