@@ -21,8 +21,6 @@ RECIPE = ROOT / "src" / "icml26_plugin_divergence_decoding" / "recipes" / "mini-
 POINTS = 12
 #: Counts are exact, so that nothing fits them to small models; a grid of the distillation was not affordable (README).
 NOT_TUNED = {"divergence-ngram", "divergence-distilled"}
-#: Their grids stand in tuning.toml and have not run: the README says so, and this set must become empty.
-NOT_YET = {"divergence-rank", "grad-ascent", "grad-diff", "npo", "uld", "whp"}
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +68,7 @@ def test_the_rules_take_what_keeps_most_of_what_forgets_and_the_best_agg(tune: M
 def test_every_row_had_as_many_points_all_on_the_same_seeds(tune: ModuleType) -> None:
     seeds = tuple(tomllib.loads(tune.GRID.read_text(encoding="utf-8"))["seeds"])
     grids = tune.points(tune.read(tune.RESULTS))
-    tuned = {spec.name for spec in plugin.icml26_methods() if spec.role in ("paper", "baseline")} - NOT_TUNED - NOT_YET
+    tuned = {spec.name for spec in plugin.icml26_methods() if spec.role in ("paper", "baseline")} - NOT_TUNED
     assert set(grids) == tuned | set(tune.REFERENCES)
     for row, grid in grids.items():
         assert {point.seeds for point in grid} == {seeds}
@@ -87,7 +85,6 @@ def test_the_results_are_those_of_the_grid(tune: ModuleType) -> None:
         )
         for entry in document["bench"]["methods"]
         if isinstance(entry, dict)
-        if entry.get("as", entry["name"]) not in NOT_YET
         for options in [entry.get("config", {})]
         for values in product(*entry["sweep"].values())
     }
