@@ -43,7 +43,6 @@ class DivergenceLogitsProcessor(LogitsProcessor):
         for name, model in self.auxiliaries.items():
             if getattr(model, "training", False) and not isinstance(model, NGramModel):
                 warnings.warn(f"The {name} is in training mode: its dropout is noise, call its eval().", stacklevel=2)
-        self._unpadded = attention_mask is not None and bool((attention_mask != 0).all())
         self.reset()
 
     def reset(self) -> None:
@@ -59,7 +58,7 @@ class DivergenceLogitsProcessor(LogitsProcessor):
         if self.fusion.idle:
             return scores
         mask = self._mask(input_ids)
-        new = self._follow(input_ids if mask is None else input_ids.masked_fill(mask == 0, -1))
+        new = self._follow(input_ids.masked_fill(mask == 0, -1))
         fed = input_ids[:, -new:]
         logits = {}
         try:
@@ -89,12 +88,12 @@ class DivergenceLogitsProcessor(LogitsProcessor):
             raise InputError("Other logits processors forbid every token of a row: there is nothing left to generate.")
         return steered
 
-    def _mask(self, ids: torch.Tensor) -> torch.Tensor | None:
-        """The mask (R, T) of all tokens so far; None when nothing is padded, so that models need not look at one."""
+    def _mask(self, ids: torch.Tensor) -> torch.Tensor:
+        """The mask (R, T) of all tokens so far."""
         prompt = self.prompt_mask
         if prompt is None:
             self._refuse_padding(ids)
-            return None
+            return torch.ones_like(ids)
         rows, length = ids.shape
         if rows % len(prompt) or length < prompt.shape[1]:
             raise InputError(
@@ -106,8 +105,6 @@ class DivergenceLogitsProcessor(LogitsProcessor):
             raise InputError(
                 f"The attention mask has {len(prompt)} rows for {rows} different prompts: give it one row a prompt."
             )
-        if self._unpadded:
-            return None
         repeated = prompt.to(ids.device).long().repeat_interleave(rows // len(prompt), dim=0)
         return torch.cat([repeated, repeated.new_ones(rows, length - prompt.shape[1])], dim=1)
 
