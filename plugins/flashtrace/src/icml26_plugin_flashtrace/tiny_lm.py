@@ -127,9 +127,7 @@ def train(
     return Trained(model, exact_share(model, grammar, rng, 1024), step)
 
 
-def material(
-    stage: Stage, grammar: Grammar, size: int, rng: np.random.Generator
-) -> tuple[torch.Tensor, torch.Tensor]:
+def material(stage: Stage, grammar: Grammar, size: int, rng: np.random.Generator) -> tuple[torch.Tensor, torch.Tensor]:
     """Fresh ids (B, L) and which tokens (B, L) are to be learnt."""
     if stage == Stage.RECALL:
         ids, learnt = draw_recall(rng, recall_grammar(grammar), size)
