@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -40,12 +41,68 @@ def test_training_is_a_function_of_its_generator_and_moves_no_global_one() -> No
 
 def test_training_lowers_the_loss() -> None:
     seen: list[float] = []
-    training = tiny_lm.TinyTraining(width=32, layers=1, steps=60, warmup=10, check_every=60)
+    training = tiny_lm.TinyTraining(width=32, layers=1, steps=70, warmup=10, check_every=10, recalled=0.0)
     ids, learnt = (torch.from_numpy(x) for x in draw_lessons(np.random.default_rng(1), GRAMMAR, 32))
-    untrained = float(tiny_lm.lesson_loss(tiny_lm.build(training, 0), ids, learnt).detach())
-    trained = tiny_lm.train(GRAMMAR, training, np.random.default_rng(0), log=lambda n, v, s: seen.append(v))
-    assert float(tiny_lm.lesson_loss(trained.model, ids, learnt)) < untrained - 1.0
-    assert len(seen) == 2 and seen[0] < untrained - 1.0
+    untrained = float(tiny_lm.lesson_loss(tiny_lm.build(training, 0), ids, learnt)[0].detach())
+    trained = tiny_lm.train(
+        GRAMMAR, training, np.random.default_rng(0), log=lambda n, v, s: seen.append(v) if n == "loss" else None
+    )
+    assert float(tiny_lm.lesson_loss(trained.model, ids, learnt)[0]) < untrained - 1.0
+    assert len(seen) == 7 and seen[-1] < untrained - 1.0
+
+
+def test_stages_follow_each_other_when_mastered() -> None:
+    at: list[tuple[str, float, int]] = []
+    training = dataclasses.replace(SHORT, steps=8, recalled=0.0, learnt=0.0, stop_at=0.0)
+    trained = tiny_lm.train(GRAMMAR, training, np.random.default_rng(0), log=lambda *row: at.append(row))
+    # Mastered at once: look-ups until step 2, lessons until 4, and the first check of the last stage stops at 6.
+    assert trained.steps == 6 and [step for name, _, step in at if name == "exact"] == [2, 4, 6]
+    stuck = dataclasses.replace(training, recalled=1.0)
+    assert tiny_lm.train(GRAMMAR, stuck, np.random.default_rng(0)).steps == 8
+
+
+def test_material_of_each_stage() -> None:
+    rng = np.random.default_rng(0)
+    for stage in tiny_lm.Stage:
+        ids, learnt = tiny_lm.material(stage, GRAMMAR, 3, rng)
+        assert ids.shape == learnt.shape and learnt.any() and ids.shape[1] <= tiny_lm.CONTEXT
+    assert learnt.sum(dim=1).tolist() == [GRAMMAR.n_reasoning + 2] * 6  # the answer and the end of sequence
+    assert tiny_lm.recall_grammar(Grammar(1, 4, 2)) == Grammar(2, 6, 2)
+    assert tiny_lm.recall_grammar(Grammar(4, 6, 0)) == Grammar(4, 6, 0)
+
+
+def test_loss_is_of_the_marked_tokens_and_the_share_that_is_right() -> None:
+    ids = torch.tensor([[5, 6, 7, 8]])
+    learnt = torch.tensor([[False, False, True, True]])
+    logits = torch.zeros(1, 4, 10)
+    logits[0, 1, 7] = 2.0  # the third token foreseen, the fourth not
+
+    class Model:
+        lm_head = staticmethod(lambda states: states)
+
+        def model(self, input_ids: torch.Tensor, use_cache: bool) -> Any:
+            return SimpleNamespace(last_hidden_state=logits)
+
+    loss, right = tiny_lm.lesson_loss(Model(), ids, learnt)
+    first = np.log(9 + np.exp(2.0)) - 2.0
+    assert right == 0.5 and float(loss) == pytest.approx((first + np.log(10)) / 2, rel=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [11, 12])
+def test_it_learns(seed: int) -> None:
+    grammar = Grammar()
+    trained = tiny_lm.train(grammar, tiny_lm.TinyTraining(), np.random.default_rng(seed))
+    assert trained.accuracy >= 0.95
+    # Really generated, token by token, not judged with the right tokens before each.
+    batch = draw(np.random.default_rng(99), grammar, 64)
+    prompts = torch.from_numpy(batch.ids[:, : grammar.n_prompt])
+    made = trained.model.generate(
+        prompts, attention_mask=torch.ones_like(prompts), max_new_tokens=grammar.n_reasoning + 2, do_sample=False
+    )
+    right = (made[:, : grammar.n_tokens].numpy() == batch.ids).all(axis=1)
+    assert right.mean() >= 0.9
+    assert (made[torch.from_numpy(right)][:, grammar.n_tokens] == 1).all(), "and then it stops"
 
 
 def test_a_stored_model_is_the_same(tmp_path: Path) -> None:
@@ -99,6 +156,20 @@ def test_too_few_right_answers_are_refused(tmp_path: Path) -> None:
     config = TinyVariableTracking.Config(n_examples=2, steps=1, only_correct=True)
     with pytest.raises(InputError, match=r"answers only 0 of 64 .* raise dataset\.steps"):
         TinyVariableTracking(config).load(RunContext(0, stream=0, cache=cache(tmp_path)))
+
+
+def test_heads_that_do_not_share_evenly_are_refused() -> None:
+    with pytest.raises(ValidationError, match=r"heads \(4\) must be a multiple of kv_heads \(3\)"):
+        TinyVariableTracking.Config(kv_heads=3)
+
+
+def test_the_model_has_the_sizes_that_are_asked_for(tmp_path: Path) -> None:
+    sizes = {"width": 16, "layers": 1, "heads": 2, "kv_heads": 1, "head_width": 8}
+    config = TinyVariableTracking.Config(n_examples=1, steps=1, batch_size=2, **sizes)
+    model = TinyVariableTracking(config).load(RunContext(0, stream=0, cache=cache(tmp_path))).inputs.model
+    c = model.config
+    found = (c.hidden_size, c.num_hidden_layers, c.num_attention_heads, c.num_key_value_heads, c.head_dim)
+    assert found == tuple(sizes.values())
 
 
 @pytest.mark.parametrize("sizes", [{"hops": 6, "chains": 6}, {"hops": 4, "chains": 6, "noise": 10}])

@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 import pytest
-from icml26_plugin_flashtrace.symbols import VOCABULARY, Grammar, draw, draw_lessons, texts_of
+from icml26_plugin_flashtrace.symbols import VOCABULARY, Grammar, draw, draw_lessons, draw_recall, texts_of
 from icml26_plugin_flashtrace.vartrack import needles, variable_tracking, without_reasoning
 
 
@@ -98,3 +98,18 @@ def test_lessons_ask_for_every_chain_and_teach_the_same_answers() -> None:
             assert [ask, then] == ["?", ":"]
             assert walk == [name, middle, ";", middle, facts[middle], ";", "=", facts[middle]]
         assert mask[21:].reshape(3, 11).tolist() == [[False] * 3 + [True] * 8] * 3 and not mask[:21].any()
+
+
+def test_recall_says_every_name_again_and_teaches_what_it_was_given() -> None:
+    grammar = Grammar(hops=2, chains=3, noise=2)
+    ids, learnt = draw_recall(np.random.default_rng(1), grammar, 20)
+    assert ids.shape == learnt.shape == (20, 3 * (6 + 2) + 3 * 6)
+    orders = set()
+    for row, mask in zip(ids, learnt, strict=True):
+        words = "".join(texts_of(row)).split()
+        facts = {words[k]: words[k + 1] for k in range(0, 24, 3) if not words[k].startswith("#")}
+        again = np.array(words[24:]).reshape(6, 3)
+        assert dict(again[:, :2].tolist()) == facts and set(again[:, 2]) == {";"}
+        assert mask[24:].reshape(6, 3).tolist() == [[False, True, False]] * 6 and not mask[:24].any()
+        orders.add(tuple(list(facts).index(name) for name in again[:, 0]))
+    assert len(orders) > 10

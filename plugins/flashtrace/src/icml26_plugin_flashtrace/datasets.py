@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,9 @@ from icml26_plugin_flashtrace.encoding import MarkedText
 from icml26_plugin_flashtrace.problem import ModelConfig, TokenDataset, problem_of, text_problem
 from icml26_plugin_flashtrace.task import Example, Inputs, Truth
 from icml26_plugin_flashtrace.vartrack import needles, variable_tracking, without_reasoning
+
+#: A tiny model below this share of exact generations comes with a warning.
+HEALTHY = 0.95
 
 
 class VariableTracking(TokenDataset):
@@ -84,16 +88,25 @@ class TinyVariableTracking(TokenDataset):
         chains: int = Field(4, ge=1, le=6, description="Chains of a prompt, one of which is asked for.")
         noise: int = Field(2, ge=0, le=10, description="Meaningless statements of a prompt.")
         steps: int = Field(2000, ge=1, le=100_000, description="Training steps at most.")
-        stop_at: float = Field(0.98, gt=0, le=1, description="Stop training at this share of exact generations.")
+        stop_at: float = Field(0.97, gt=0, le=1, description="Stop training at this share of exact generations.")
+        batch_size: int = Field(16, ge=1, le=4096, description="Training sequences of a step.")
+        learning_rate: float = Field(4e-3, gt=0, le=1, description="Learning rate of AdamW after the warm-up.")
+        width: int = Field(64, ge=8, le=1024, description="Width of the residual stream; the MLPs are twice as wide.")
+        layers: int = Field(3, ge=1, le=24, description="Layers of the model.")
+        heads: int = Field(4, ge=1, le=64, description="Attention heads.")
+        kv_heads: int = Field(2, ge=1, le=64, description="Heads of keys and values.")
+        head_width: int = Field(32, ge=2, le=256, multiple_of=2, description="Width of a head.")
         only_correct: bool = Field(False, description="Explain only what the model itself would have generated.")
 
         @model_validator(mode="after")
         def _fits(self) -> TinyVariableTracking.Config:
             from icml26_plugin_flashtrace.symbols import NAMES, Grammar
 
+            if self.heads % self.kv_heads:
+                raise ValueError(f"heads ({self.heads}) must be a multiple of kv_heads ({self.kv_heads})")
             grammar = Grammar(self.hops, self.chains, self.noise)
-            if self.hops * self.chains > len(NAMES):
-                raise ValueError(f"hops * chains is {self.hops * self.chains}, there are {len(NAMES)} names")
+            if grammar.names > len(NAMES):
+                raise ValueError(f"hops * chains is {grammar.names}, there are {len(NAMES)} names")
             if grammar.n_lesson > 128:
                 raise ValueError(
                     f"a training sequence would have {grammar.n_lesson} tokens, at most 128 fit: fewer chains"
@@ -107,7 +120,8 @@ class TinyVariableTracking(TokenDataset):
 
         c = self.config
         grammar = Grammar(c.hops, c.chains, c.noise)
-        training = tiny_lm.TinyTraining(steps=c.steps, stop_at=c.stop_at)
+        own = {field.name for field in dataclasses.fields(tiny_lm.TinyTraining)}
+        training = tiny_lm.TinyTraining(**c.model_dump(include=own))
         # One draw, whether the model is trained or read, so that what is drawn later does not depend on the cache.
         seed = int(ctx.rng.integers(2**62))
 
@@ -121,8 +135,8 @@ class TinyVariableTracking(TokenDataset):
             )
             tiny_lm.save(trained, folder)
 
-        trained = tiny_lm.load(training, ctx.cached("tiny-lm-1", build))
-        if trained.accuracy < 0.9:
+        trained = tiny_lm.load(training, ctx.cached("tiny-lm-2", build))
+        if trained.accuracy < HEALTHY:
             ctx.logger.warning(
                 "the tiny model answers %.0f %% of fresh sequences rightly after %d steps: what it attends to says little; "
                 "raise dataset.steps",

@@ -134,7 +134,7 @@ def icml26_datasets() -> list[DatasetSpec]:
         _with_model(
             "tiny-vartrack",
             "datasets:TinyVariableTracking",
-            "Variable tracking in symbols, read by a tiny Llama that is trained on it first (about 2 minutes, then cached).",
+            "Variable tracking in symbols, read by a tiny Llama that is trained on it first (about a minute, then cached).",
             provides=("model", "gold"),
             files=(),
             smoke={"n_examples": 2, "steps": 10, "only_correct": False},

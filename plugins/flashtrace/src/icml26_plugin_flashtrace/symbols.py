@@ -47,6 +47,11 @@ class Grammar:
         return self.n_prompt + self.n_reasoning + 1
 
     @property
+    def names(self) -> int:
+        """The names of a prompt, each of which has one statement."""
+        return self.hops * self.chains
+
+    @property
     def n_lesson(self) -> int:
         """The tokens of a training sequence that asks for every chain."""
         return self.n_prompt - 3 + self.chains * (4 + self.n_reasoning)
@@ -89,6 +94,19 @@ def draw_lessons(rng: np.random.Generator, grammar: Grammar, size: int) -> tuple
     learnt = np.tile(np.arange(blocks[0].shape[1]) >= 3, grammar.chains)
     before = np.zeros(ids.shape[1] - len(learnt), dtype=bool)
     return ids, np.tile(np.concatenate([before, learnt]), (size, 1))
+
+
+def draw_recall(rng: np.random.Generator, grammar: Grammar, size: int) -> tuple[np.ndarray, np.ndarray]:
+    """Statements, then every name's statement again in a random order; ids (B, L) and which tokens (B, L) are to be learnt.
+
+    Those are what each name was given, which is to be looked up; which name comes next cannot be foreseen.
+    """
+    drawn = _statements(rng, grammar, size)
+    said = drawn.rows.reshape(size, -1)
+    order = np.argsort(rng.random((size, grammar.names)), axis=1)
+    again = np.take_along_axis(drawn.chains.reshape(size, -1, 3), order[..., None], axis=1).reshape(size, -1)
+    learnt = np.concatenate([np.zeros(said.shape[1], dtype=bool), np.tile([False, True, False], grammar.names)])
+    return np.concatenate([said, again], axis=1), np.tile(learnt, (size, 1))
 
 
 def _statements(rng: np.random.Generator, grammar: Grammar, size: int) -> Statements:
