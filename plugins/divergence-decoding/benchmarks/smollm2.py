@@ -43,7 +43,7 @@ from smollm2_facts import FORM, Planted, planted
 LINEAR = (0.3, 0.5, 0.8, 1.0, 1.2, 1.5, 2.0, 3.0)
 RANK = (2, 5, 20, 100, 500)
 BASELINES: tuple[Objective, ...] = ("grad-diff", "npo")
-BASELINE_LR = (1e-5, 3e-5, 1e-4)
+BASELINE_LR = (3e-5, 1e-4, 3e-4)
 
 
 class Told(NamedTuple):
