@@ -79,3 +79,13 @@ def test_wrong_ids_and_empty_corpora_are_refused() -> None:
         NGramModel.count([], 5)
     with pytest.raises(InputError, match="outside"):
         NGramModel.count([[5]], 5)
+
+
+def test_a_cache_follows_reordered_rows() -> None:
+    """Beams change places between steps: what comes next is said of the row that took the place."""
+    model = NGramModel.count([CORPUS], 5)
+    cache = model(torch.tensor([[A], [Z]]), use_cache=True).cache
+    cache.reorder_cache(torch.tensor([1, 0]))
+    found = model(torch.tensor([[B], [B]]), cache=cache).logits[:, -1]
+    assert torch.equal(found, model.scores(torch.tensor([Z, A]), torch.tensor([B, B])))
+    assert not torch.equal(found[0], found[1])
