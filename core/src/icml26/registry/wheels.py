@@ -51,8 +51,8 @@ def check_wheel(path: Path, distribution: str, plugin: str) -> WheelFacts:
                     raise EnvironmentError_(f"{path.name}: member {shown(name)} points outside the wheel; refused")
             metadata = HeaderParser().parsestr(_member(archive, path.name, "METADATA"))
             entry_points = _member(archive, path.name, "entry_points.txt", optional=True)
-    # zipfile raises NotImplementedError for a compression it does not know, RuntimeError for an encrypted member
-    except (zipfile.BadZipFile, NotImplementedError, UnicodeDecodeError, RuntimeError, EOFError) as error:
+    # RuntimeError is zipfile's for an encrypted member, and a kind of it that for a compression it does not know
+    except (zipfile.BadZipFile, UnicodeDecodeError, RuntimeError, EOFError) as error:
         raise EnvironmentError_(f"{path.name}: not a readable wheel ({error})") from error
     name, version = str(metadata.get("Name", "")), str(metadata.get("Version", ""))
     if canonicalize_name(name) != distribution:

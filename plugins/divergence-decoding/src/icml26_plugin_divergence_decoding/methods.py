@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from pathlib import Path
 from typing import Any
 
@@ -37,9 +38,9 @@ from icml26_plugin_divergence_decoding.vocabulary import vocabulary_size
 class SteeredMethod(Method[Inputs, Output]):
     """What all forms share: checks, fusion, storage."""
 
+    @abstractmethod
     def auxiliaries(self, inputs: Inputs, data: AuxiliaryData, ctx: RunContext) -> Auxiliaries:
         """The two auxiliaries."""
-        raise NotImplementedError
 
     def steered(self, inputs: Inputs, data: AuxiliaryData, ctx: RunContext) -> tuple[DivergenceModel, dict[str, Any]]:
         """The steered model, and what there is to say of it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from abc import abstractmethod
 from typing import Literal
 
 import numpy as np
@@ -17,9 +18,9 @@ from icml26_plugin_flashtrace.task import Attribution, Example, Inputs
 class Scored(TokenMethod):
     """A method that gives each token one score, in one piece."""
 
+    @abstractmethod
     def scores(self, example: Example, kept: np.ndarray, inputs: Inputs, ctx: RunContext) -> np.ndarray:
         """(N,) or (P,) scores; ``kept`` (N,) is False for stop tokens."""
-        raise NotImplementedError
 
     def explain(self, example: Example, inputs: Inputs, ctx: RunContext) -> Attribution:
         """Score one example and measure the time."""

@@ -160,7 +160,7 @@ def load_attribution(path: Path) -> Attribution:
         _check_stored(found)
     # A cut-off archive is BadZipFile or EOFError, an array without archive a TypeError, a damaged stream a zlib.error.
     except (
-        OSError, ValueError, KeyError, TypeError, EOFError, NotImplementedError, RuntimeError, BadZipFile, zlib.error,
+        OSError, ValueError, KeyError, TypeError, EOFError, RuntimeError, BadZipFile, zlib.error,
     ) as error:  # fmt: skip
         raise InputError(f"{path} is not a stored attribution ({error}); remove it to compute it again") from error
     return found
